@@ -1,0 +1,29 @@
+"""prefdata finds and removes bad preference pairs, and shows you each one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from prefdata.decisions import Decisions, Finding, Signals
+    from prefdata.errors import PrefdataError
+    from prefdata.pairs import Pairs
+    from prefdata.pipeline import Pipeline
+    from prefdata.run import Options, Result, audit, clean
+    from prefdata.stage import Stage
+
+__all__ = ["Decisions", "Finding", "Options", "Pairs", "Pipeline", "PrefdataError", "Result", "Signals", "Stage", "audit", "clean"]
+
+_HOME = {
+    "Decisions": "decisions", "Finding": "decisions", "Signals": "decisions", "PrefdataError": "errors", "Pairs": "pairs",
+    "Pipeline": "pipeline", "Options": "run", "Result": "run", "audit": "run", "clean": "run", "Stage": "stage",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are imported when first used, so that ``prefdata --help`` imports no table library."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'prefdata' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(f"prefdata.{_HOME[name]}"), name)

@@ -1,0 +1,5 @@
+"""``python -m prefdata``."""
+
+from prefdata.cli import main
+
+main()

@@ -1,0 +1,74 @@
+"""``python -m prefdata.bench corpus|speed``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from prefdata.bench.corpus import Shares, make_corpus
+from prefdata.bench.run import Setting, markdown, run
+from prefdata.errors import PrefdataError
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Parse the arguments, do what they ask, return the exit code."""
+    given = sys.argv[1:] if arguments is None else arguments
+    parser = argparse.ArgumentParser(prog="python -m prefdata.bench", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    corpus = commands.add_parser(
+        "corpus", help="write a set of pairs with planted faults, and the truth about them"
+    )
+    corpus.add_argument("rows", type=int)
+    corpus.add_argument("out", type=Path)
+    corpus.add_argument("--truth", type=Path, help="default: OUT with the suffix .truth.jsonl")
+    corpus.add_argument("--mean-bytes", type=int, default=1930)
+    for name, share in vars(Shares()).items():
+        corpus.add_argument(f"--{name.replace('_', '-')}", type=float, default=share, metavar="SHARE")
+    speed = commands.add_parser("speed", help="prefdata clean against a script by hand")
+    speed.add_argument("--rows", type=int, action="append", help="repeatable; default 20000")
+    speed.add_argument("--rounds", type=int, default=2)
+    speed.add_argument("--workers", type=int, default=2)
+    speed.add_argument(
+        "--tokenizer", help="folder of a fast tokenizer; default: SmolLM2 or DeepSeek if installed"
+    )
+    speed.add_argument("--no-hand", action="store_true", help="leave the script by hand out")
+    speed.add_argument(
+        "--work", type=Path, help="where corpora and outputs stay; default: a folder that is removed"
+    )
+    speed.add_argument("--out", type=Path, help="also write the table there")
+    for one in (corpus, speed):
+        one.add_argument(
+            "--from", dest="sources", type=Path, nargs="+", default=[], help="text, JSON, JSONL (.gz)"
+        )
+        one.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args(given)
+    try:
+        if options.command == "corpus":
+            shares = Shares(**{name: getattr(options, name) for name in vars(Shares())})
+            truth = options.truth or options.out.with_suffix(".truth.jsonl")
+            made = make_corpus(
+                options.sources, options.rows, options.out, truth, options.seed, shares, options.mean_bytes
+            )
+            print(json.dumps(made))
+            return 0
+        with tempfile.TemporaryDirectory(prefix="prefdata-bench-") as scratch:
+            setting = Setting(
+                options.rows or [20_000], options.rounds, options.sources, options.tokenizer, options.seed,
+                not options.no_hand, options.workers, options.work or Path(scratch),
+            )  # fmt: skip
+            sizes, origin = run(setting, lambda line: print(line, file=sys.stderr, flush=True))
+        table = markdown(sizes, origin, ["python", "-m", "prefdata.bench", *given])
+        if options.out:
+            options.out.write_text(table, encoding="utf-8")
+        print(table)
+    except (PrefdataError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

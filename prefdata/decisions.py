@@ -1,0 +1,262 @@
+"""Decisions: what each stage says of each living row, as data; findings; and the one function that carries them out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+ACTIONS = ("keep", "flag", "drop", "swap")
+Action = Literal["keep", "flag", "drop", "swap"]
+Index = npt.NDArray[np.int64]
+NONE = -1
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A statement about the whole set: ``name`` (a stable word), its value, and how sure it is.
+
+    ``low``/``high`` bound a 95 % interval where there is one; ``n`` is what the value was computed from; ``rows`` are
+    up to 50 example rows; ``when`` says over which pairs: ``all`` sound ones or the ``kept`` ones.
+    """
+
+    name: str
+    value: float | int | str
+    n: int
+    text: str = ""
+    low: float | None = None
+    high: float | None = None
+    rows: tuple[int, ...] = ()
+    when: Literal["all", "kept"] = "all"
+
+
+class Decisions:
+    """One decision for each living row of one stage, ordered by row; every array has one entry a living row.
+
+    Begin with ``Decisions(signals.index)`` (all kept), then ``mark``. ``score`` and ``limit`` are float32 (NaN where there
+    is none), ``peer`` a row number (-1 where there is none), ``reason`` an index into ``reasons`` (-1 where there is none).
+    """
+
+    def __init__(
+        self, rows: Index, score: npt.ArrayLike | None = None, limit: float | None = None
+    ) -> None:
+        n = len(rows)
+        self.rows = rows
+        self.action = np.zeros(n, np.int8)
+        self.reason = np.full(n, NONE, np.int16)
+        self.score = np.full(n, np.nan, np.float32) if score is None else np.array(score, np.float32)
+        self.limit = np.full(n, np.nan if limit is None else limit, np.float32)
+        self.peer = np.full(n, NONE, np.int64)
+        self.weight: npt.NDArray[np.float32] | None = None
+        self.flip_prob: npt.NDArray[np.float32] | None = None
+        self.reasons: list[str] = []
+        self.findings: list[Finding] = []
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def mark(
+        self,
+        where: npt.ArrayLike,
+        action: Action,
+        reason: str,
+        *,
+        peer: npt.ArrayLike | None = None,
+        score: npt.ArrayLike | None = None,
+        limit: float | None = None,
+    ) -> None:
+        """Set action and reason at positions among the living rows (a boolean mask or positions, not row numbers).
+
+        ``peer`` (row numbers), ``score`` and ``limit`` are set where given, aligned with the positions.
+        """
+        at = np.asarray(where)
+        at = np.flatnonzero(at) if at.dtype == bool else at.astype(np.int64)
+        if reason not in self.reasons:
+            self.reasons.append(reason)
+        self.action[at] = ACTIONS.index(action)
+        self.reason[at] = self.reasons.index(reason)
+        if peer is not None:
+            self.peer[at] = np.asarray(peer, np.int64)
+        if score is not None:
+            self.score[at] = np.asarray(score, np.float32)
+        if limit is not None:
+            self.limit[at] = limit
+
+    def of(self, action: Action) -> npt.NDArray[np.bool_]:
+        """Mask of the living rows with that action."""
+        return self.action == ACTIONS.index(action)
+
+    def count(self, action: Action) -> int:
+        """How many rows have that action."""
+        return int(self.of(action).sum())
+
+    def by_reason(self) -> dict[str, dict[str, int]]:
+        """``{reason: {action: rows}}``."""
+        out: dict[str, dict[str, int]] = {}
+        for i, reason in enumerate(self.reasons):
+            has = self.reason == i
+            counts = {a: int((has & (self.action == k)).sum()) for k, a in enumerate(ACTIONS)}
+            out[reason] = {a: c for a, c in counts.items() if c}
+        return {k: v for k, v in out.items() if v}
+
+    def check(self, living: Index) -> None:
+        """Hold the stage to the contract: one decision a living row; whatever is not a keep has a reason."""
+        if len(self.rows) != len(living) or not np.array_equal(self.rows, living):
+            raise ValueError("a stage must give one decision for each living row, in row order")
+        if ((self.action != 0) & (self.reason == NONE)).any():
+            raise ValueError("every flag, drop and swap needs a reason")
+
+    def table(self, stage: str) -> pa.Table:
+        """The decisions as an Arrow table: row, stage, action, reason, score, limit, peer (, weight, flip_prob)."""
+        n = len(self)
+        reason = np.where(self.reason < 0, 0, self.reason)
+        words = pa.array(self.reasons or [""], pa.string())
+        columns: dict[str, pa.Array] = {
+            "row": pa.array(self.rows),
+            "stage": pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([stage])),
+            "action": pa.DictionaryArray.from_arrays(pa.array(self.action.astype(np.int32)), pa.array(list(ACTIONS))),
+            "reason": pa.DictionaryArray.from_arrays(
+                pa.array(reason.astype(np.int32), mask=self.reason < 0), words
+            ),
+            "score": pa.array(self.score, mask=np.isnan(self.score)),
+            "limit": pa.array(self.limit, mask=np.isnan(self.limit)),
+            "peer": pa.array(self.peer, mask=self.peer < 0),
+        }
+        if self.weight is not None:
+            columns["weight"] = pa.array(self.weight)
+        if self.flip_prob is not None:
+            columns["flip_prob"] = pa.array(self.flip_prob)
+        return pa.table(columns)
+
+
+@dataclass
+class Outcome:
+    """All rows after all stages: ``stage`` is the index of the stage that dropped a row (-1: kept)."""
+
+    stage: npt.NDArray[np.int16]
+    swapped: npt.NDArray[np.bool_]
+    flagged: npt.NDArray[np.bool_]
+
+    @property
+    def kept(self) -> npt.NDArray[np.bool_]:
+        """Mask of the rows that stay."""
+        return self.stage < 0
+
+
+def apply(n: int, decisions: Sequence[Decisions]) -> Outcome:
+    """What becomes of ``n`` rows under these decisions; knows no stage."""
+    out = Outcome(np.full(n, -1, np.int16), np.zeros(n, bool), np.zeros(n, bool))
+    for i, made in enumerate(decisions):
+        out.stage[made.rows[made.of("drop")]] = i
+        out.swapped[made.rows[made.of("swap")]] ^= True
+        out.flagged[made.rows[made.of("flag")]] = True
+    return out
+
+
+@dataclass
+class Part:
+    """The signals of one chunk on disk: rows ``start`` up to ``start + n`` of the set."""
+
+    path: str
+    start: int
+    n: int
+
+
+class Signals:
+    """The measured numbers of the living rows. Columns are named ``stage.column`` (``pair.*`` are every stage's).
+
+    The table lies in memory-mapped Arrow files, one a chunk; ``column`` gathers one scalar, ``batches`` streams,
+    ``rows`` reads list values of a few rows. A list column is never gathered as a whole.
+    """
+
+    def __init__(self, parts: Sequence[Part], living: Index | None = None, seed: int = 0) -> None:
+        self.parts = list(parts)
+        self.starts = np.array([p.start for p in self.parts], np.int64)
+        self.total = sum(p.n for p in self.parts)
+        self.index: Index = np.arange(self.total, dtype=np.int64) if living is None else living
+        self.seed = seed
+        self._tables: dict[int, pa.Table] = {}
+        self._lists: dict[tuple[int, str], tuple[Index, npt.NDArray[Any]]] = {}
+
+    def living(self, rows: Index) -> Signals:
+        """The same signals, seen through fewer living rows."""
+        out = Signals(self.parts, rows, self.seed)
+        out._tables, out._lists = self._tables, self._lists
+        return out
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @property
+    def names(self) -> list[str]:
+        """The measured columns."""
+        return list(self._table(0).column_names) if self.parts else []
+
+    def _table(self, part: int) -> pa.Table:
+        if part not in self._tables:
+            self._tables[part] = pa.ipc.open_file(pa.memory_map(self.parts[part].path)).read_all()
+        return self._tables[part]
+
+    def _slices(self) -> Iterator[tuple[int, Index, slice]]:
+        """Parts with living rows: part, local positions, where they lie among the living."""
+        edges = np.searchsorted(self.index, np.append(self.starts, self.total))
+        for i in range(len(self.parts)):
+            lo, hi = int(edges[i]), int(edges[i + 1])
+            if hi > lo:
+                yield i, self.index[lo:hi] - self.parts[i].start, slice(lo, hi)
+
+    def _values(self, part: int, name: str, local: Index) -> npt.NDArray[Any] | pa.Array:
+        column = self._table(part).column(name)
+        column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        if len(local) < len(column):
+            column = column.take(pa.array(local))
+        if pa.types.is_dictionary(column.type) or pa.types.is_string(column.type) or pa.types.is_nested(column.type):
+            return column
+        return column.to_numpy(zero_copy_only=False)  # nulls of a float column become NaN
+
+    def batches(self, names: Sequence[str]) -> Iterator[tuple[slice, Mapping[str, Any]]]:
+        """Stream columns chunk by chunk: the slice among the living rows, and the values by name.
+
+        Numbers come as numpy arrays, text and lists as Arrow arrays.
+        """
+        for part, local, where in self._slices():
+            yield where, {name: self._values(part, name, local) for name in names}
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """A scalar column of all living rows as one numpy array (text: array of str or None objects)."""
+        out: npt.NDArray[Any] | None = None
+        for part, local, where in self._slices():
+            got = self._values(part, name, local)
+            values = got if isinstance(got, np.ndarray) else np.array(got.to_pylist(), object)
+            if out is None:
+                out = np.empty(len(self), values.dtype)
+            elif np.result_type(out, values) != out.dtype:
+                out = out.astype(np.result_type(out, values))
+            out[where] = values
+        return np.empty(0) if out is None else out
+
+    def rows(self, name: str, index: Index | Sequence[int]) -> list[npt.NDArray[Any]]:
+        """The list values of a few rows (row numbers of the set), as numpy views."""
+        out = []
+        at = np.asarray(index, np.int64)
+        for row, part in zip(at.tolist(), (np.searchsorted(self.starts, at, "right") - 1).tolist(), strict=True):
+            if (part, name) not in self._lists:
+                column = self._table(part).column(name).combine_chunks()
+                column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+                self._lists[part, name] = column.offsets.to_numpy(), column.values.to_numpy()
+            offsets, values = self._lists[part, name]
+            local = row - self.parts[part].start
+            out.append(values[offsets[local] : offsets[local + 1]])
+        return out
+
+
+@dataclass
+class Verdicts:
+    """The decisions of all stages of a run, in order, with their names."""
+
+    stages: list[str] = field(default_factory=list)
+    made: list[Decisions] = field(default_factory=list)

@@ -1,0 +1,53 @@
+"""One exception tree: every error a user can cause says where, what is wrong and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class PrefdataError(Exception):
+    """A mistake in the input, the configuration or the surroundings; printed as ``where: what. hint``."""
+
+    def __init__(self, what: str, *, where: str = "", hint: str = "") -> None:
+        self.what, self.where, self.hint = what, where, hint
+        super().__init__(what, where, hint)  # all of them, so that it survives pickling from a worker
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.what, self.where, self.hint)
+
+    def __str__(self) -> str:
+        head = f"{self.where}: {self.what}" if self.where else self.what
+        return f"{head.rstrip('.')}. {self.hint}" if self.hint else head
+
+
+def _rebuild(kind: type[PrefdataError], what: str, where: str, hint: str) -> PrefdataError:
+    return kind(what, where=where, hint=hint)
+
+
+class InputError(PrefdataError):
+    """The input cannot be read, or holds no rows or no pairs."""
+
+
+class ConfigError(PrefdataError):
+    """A pipeline, a parameter or an option is wrong."""
+
+
+class OutputError(PrefdataError):
+    """The output folder cannot be used."""
+
+
+class MissingExtra(PrefdataError):
+    """An optional part is not installed."""
+
+    @classmethod
+    def of(cls, extra: str, needed_for: str) -> MissingExtra:
+        """Name the extra and the command that installs it."""
+        return cls(f"{needed_for} needs the extra [{extra}]", hint=f"pip install 'prefdata[{extra}]'")
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`` Did you mean x?``, or nothing if no known word is near."""
+    from rapidfuzz import process
+
+    best = process.extractOne(word, list(known), score_cutoff=60)
+    return f"Did you mean {best[0]}?" if best else ""

@@ -1,0 +1,36 @@
+"""The signals of one batch: what every stage may use of a pair, then each stage's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from prefdata.near import combined, woven
+from prefdata.pairs import SIDES, Pairs
+from prefdata.stage import Stage
+
+
+def measure_pairs(
+    pairs: Pairs, stages: Sequence[Stage], clock: Callable[[str], None] = lambda name: None
+) -> pa.Table:
+    """One row a sound pair. ``clock`` is told the name of each step when it is done.
+
+    ``pair.*_key`` are hashes of the sides' normal forms, ``pair.*_words`` word counts, ``pair.*_content`` hashes of what
+    is never a small edit (``pair.content`` of all three); ``pair.words`` are the word hashes, side after side.
+    """
+    keys, words = pairs.keys, pairs.words
+    columns: dict[str, pa.Array] = {f"pair.{side}_key": pa.array(keys[side]) for side in SIDES}
+    columns |= {f"pair.{side}_words": pa.array(words[side].counts) for side in SIDES}
+    flat, offsets = woven([words[s].hashes for s in SIDES], [words[s].offsets for s in SIDES])
+    columns["pair.words"] = pa.ListArray.from_arrays(offsets.astype(np.int32), flat)
+    columns["pair.content"] = pa.array(combined([words[s].content for s in SIDES]))
+    columns |= {f"pair.{side}_content": pa.array(words[side].content) for side in SIDES}
+    clock("words")
+    for stage in stages:
+        own = stage.measure(pairs)
+        for name in own.column_names:
+            columns[f"{stage.name()}.{name}"] = own.column(name).combine_chunks()
+        clock(stage.name())
+    return pa.table(columns)

@@ -1,0 +1,225 @@
+"""The ``out/`` folder: refusing bad places, atomic files, decisions and signals, spot-check sheet, dataset card, manifest."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import xxhash
+
+from prefdata.decisions import Decisions, Index, Signals
+from prefdata.errors import OutputError
+from prefdata.report.summary import Row
+
+OWN = ("data", "audit", "recipes", "report.html", "manifest.json", "README.md", "spotcheck.csv")
+MANIFEST = "manifest.json"
+_SHEET_LEAST, _FORMULA = 50, ("=", "+", "-", "@", "\t", "\r")
+
+
+def prepare(out: Path, *, overwrite: bool, resume: bool, inputs: Sequence[Path]) -> Path:
+    """Make sure that ``out`` may be written, before any work; returns its work folder."""
+    if out.is_symlink() or (out.exists() and not out.is_dir()):
+        what = "is a link" if out.is_symlink() else "is a file"
+        raise OutputError(f"{what}, not a folder", where=str(out), hint="Choose a new folder.")
+    place = out.resolve()
+    for path in inputs:
+        given = path.resolve()
+        if given == place or place in given.parents:
+            raise OutputError(f"holds the input {path.name}", where=str(out), hint="The input is never overwritten: choose another folder.")
+        if given in place.parents and (given / "state.json").exists():
+            raise OutputError("lies inside the input", where=str(out), hint="Choose another folder.")
+    if out.is_dir() and any(out.iterdir()) and not overwrite and not (resume and is_ours(out)):
+        hint = "--overwrite replaces prefdata's own files in it." if not resume else "It holds no run that can go on: use --overwrite."
+        raise OutputError("exists and is not empty", where=str(out), hint=hint)
+    work = out / ".work"
+    try:
+        if overwrite and not resume and work.exists():
+            shutil.rmtree(work)
+        work.mkdir(parents=True, exist_ok=True)
+        (work / "probe").write_bytes(b"")
+        (work / "probe").unlink()
+    except OSError as error:
+        raise OutputError(f"cannot be written: {error.strerror}", where=str(out)) from error
+    return work
+
+
+def is_ours(out: Path) -> bool:
+    """True if an earlier run of prefdata left its work or its result here."""
+    return (out / ".work").is_dir() or (out / MANIFEST).is_file()
+
+
+def clear(out: Path) -> None:
+    """Take away what an earlier run published, the manifest first; files of other people stay."""
+    (out / MANIFEST).unlink(missing_ok=True)
+    for name in OWN:
+        path = out / name
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def writing(out: Path) -> Iterator[None]:
+    """Turn errors of the file system (disk full, folder gone) into an error that says so."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"cannot be written: {error.strerror or error}", where=str(error.filename or out), hint="Make room; --resume goes on.") from error
+
+
+def put(path: Path, data: bytes | str) -> None:
+    """A file that is complete or not there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    part.write_bytes(data.encode() if isinstance(data, str) else data)
+    part.rename(path)
+
+
+def dump(value: Any) -> bytes:
+    """JSON for people and programs: indented, keys in their own order."""
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY)
+
+
+def write_decisions(path: Path, stages: Sequence[str], decisions: Sequence[Decisions]) -> None:
+    """``audit/decisions.parquet``: every decision, keeps included, a row group a stage."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    tables = [d.table(name) for name, d in zip(stages, decisions, strict=True)]
+    full = pa.unify_schemas([t.schema for t in tables])
+    part = path.with_name(path.name + ".part")
+    with pq.ParquetWriter(part, full, compression="zstd", use_dictionary=["stage", "action", "reason", "limit"], write_statistics=False,
+                          column_encoding={"row": "DELTA_BINARY_PACKED", "peer": "DELTA_BINARY_PACKED"}) as writer:  # fmt: skip
+        for table in tables:
+            lacking = {f.name: pa.nulls(len(table), f.type) for f in full if f.name not in table.column_names}
+            for name, nulls in lacking.items():
+                table = table.append_column(name, nulls)
+            if len(table):
+                writer.write_table(table.select(full.names), row_group_size=len(table))
+    part.rename(path)
+
+
+def write_signals(path: Path, signals: Signals, split: np.ndarray[Any, Any] | None) -> None:
+    """``audit/signals.parquet``: the scalars that were measured, a row group a chunk; hashes and lists are scratch."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    writer: pq.ParquetWriter | None = None
+    for where in signals.parts:
+        table = pa.ipc.open_file(pa.memory_map(where.path)).read_all()
+        scratch = [f.name for f in table.schema if pa.types.is_nested(f.type) or f.name.endswith(("_key", "content"))]
+        table = table.drop_columns(scratch).add_column(0, "row", pa.array(np.arange(where.start, where.start + where.n)))
+        if split is not None:
+            table = table.append_column("pair.split", pa.array(split[where.start : where.start + where.n]))
+        writer = writer or pq.ParquetWriter(part, table.schema, compression="zstd", write_statistics=False)
+        writer.write_table(table, row_group_size=max(1, len(table)))
+    if writer is not None:
+        writer.close()
+        part.rename(path)
+
+
+def spotcheck(rows: Index, share: float, seed: int) -> Index:
+    """The kept rows to be looked at by people: a seeded share of them, at least 50."""
+    wanted = min(len(rows), max(_SHEET_LEAST, int(round(share * len(rows)))))
+    picked = np.random.default_rng(seed).choice(len(rows), wanted, replace=False)
+    picked.sort()
+    return np.asarray(rows[picked], np.int64)
+
+
+def write_spotcheck(path: Path, rows: Index, read: Callable[[Sequence[int]], Sequence[Row]], seed: int) -> None:
+    """``spotcheck.csv``, blind (which side is left is a seeded coin toss) and safe to open in a spreadsheet."""
+    text = io.StringIO()
+    sheet = csv.writer(text)
+    sheet.writerow(["pd_id", "prompt", "left", "right", "verdict", "note"])
+    for start in range(0, len(rows), 1000):
+        for row in read(rows[start : start + 1000].tolist()):
+            sides = [row.chosen, row.rejected]
+            if xxhash.xxh3_64_intdigest(row.pd_id.encode(), seed) & 1:
+                sides.reverse()
+            cells = [row.pd_id, row.prompt, *sides, "", ""]
+            sheet.writerow(["'" + c if c.startswith(_FORMULA) else c for c in cells])
+    put(path, "\ufeff" + text.getvalue())
+
+
+@dataclass(frozen=True)
+class Card:
+    """What the dataset card says."""
+
+    title: str
+    splits: Mapping[str, int]
+    dropped: int
+    read: int
+    form: str
+    pipeline: str
+    funnel: Sequence[tuple[str, int, int]]  # stage, in, dropped
+    license: str | None
+    version: str
+
+
+def card(facts: Card) -> str:
+    """``README.md`` of the output: front matter that ``load_dataset`` and the Hub read, and what was done."""
+    from huggingface_hub import DatasetCardData
+
+    files = [{"split": s, "path": f"data/{s}/*.parquet"} for s, n in facts.splits.items() if n]
+    configs: list[dict[str, Any]] = [{"config_name": "default", "default": True, "data_files": files}] if files else []
+    if facts.dropped:
+        configs.append({"config_name": "dropped", "data_files": [{"split": "train", "path": "audit/dropped/*.parquet"}]})
+    kept = sum(facts.splits.values())
+    data = DatasetCardData(
+        license=facts.license or "other", pretty_name=f"{facts.title}, cleaned", size_categories=[_size(kept)],
+        tags=["preference", "dpo", "prefdata"], configs=configs,
+    )  # fmt: skip
+    lines = [
+        "---", data.to_yaml(), "---", "", f"# {facts.title}, cleaned", "",
+        f"{kept:,} preference pairs ({facts.form} form), kept of {facts.read:,} by prefdata {facts.version}, pipeline `{facts.pipeline}`.",
+        "Kept rows are as they were read; `pd_id` leads back to the row of the input.", "",
+        "| stage | in | dropped |", "| --- | --- | --- |",
+        *(f"| {stage} | {asked:,} | {dropped:,} |" for stage, asked, dropped in facts.funnel), "",
+        "```python", "from datasets import load_dataset", "",
+        'pairs = load_dataset("path/to/this/folder")',
+        *(['dropped = load_dataset("path/to/this/folder", "dropped")  # each row with its stage and reason'] if facts.dropped else []),
+        "```", "",
+    ]  # fmt: skip
+    if facts.license is None:
+        lines += ["The licence was not given and is not guessed: set it before you share this set.", ""]
+    lines += [
+        "`audit/`, `spotcheck.csv` and `report.html` may hold personal or harmful text of dropped rows. To upload without them:",
+        "", "```console", '$ hf upload NAME . --repo-type dataset --exclude "audit/*" "spotcheck.csv" "report.html"', "```", "",
+    ]  # fmt: skip
+    return "\n".join(lines)
+
+
+def _size(n: int) -> str:
+    for bound, name in ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"), (10_000_000, "1M<n<10M")):
+        if n < bound:
+            return name
+    return "n>10M"
+
+
+def hashes(out: Path, names: Sequence[str]) -> dict[str, str]:
+    """sha256 of published files by their path in ``out``."""
+    found = {}
+    for name in names:
+        with (out / name).open("rb") as file:
+            found[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
+
+
+def finish(out: Path, manifest: Mapping[str, Any], keep_scratch: bool) -> None:
+    """Write the manifest, last of all, then take the work folder away."""
+    put(out / MANIFEST, dump(manifest))
+    if not keep_scratch:
+        shutil.rmtree(out / ".work", ignore_errors=True)
+    fd = os.open(out, os.O_RDONLY)
+    os.fsync(fd)
+    os.close(fd)

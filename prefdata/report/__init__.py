@@ -1,0 +1,1 @@
+"""The audit report: numbers first (``summary``), then one self-contained page (``render``)."""

@@ -1,0 +1,220 @@
+"""The report as typed data: what ``summarise`` makes, ``report.json`` holds and the templates print."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+SCHEMA_VERSION = 1
+Status = Literal["ok", "gate_failed", "empty"]
+
+
+class Part(BaseModel):
+    """A piece of the report; unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Share(Part):
+    """A proportion with its Wilson 95 % interval; ``value`` is None where nothing was counted."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    hits: int
+    n: int
+    ties: int = 0
+
+
+class Histogram(Part):
+    """Counts in bins of equal width; where ``clipped_*`` is true the outer bin also holds what lies beyond.
+
+    ``before`` counts all pairs asked, ``after`` those kept at the end; ``below``/``above`` the pairs on each
+    side of the limit; a score equal to it counts on the side of ``drops`` if such scores are acted upon.
+    """
+
+    edges: list[float]
+    before: list[int]
+    after: list[int]
+    n_before: int
+    n_after: int
+    lowest: float
+    highest: float
+    clipped_low: bool = False
+    clipped_high: bool = False
+    limit: float | None = None
+    drops: Literal["above", "below"] | None = None
+    below: int = 0
+    above: int = 0
+
+
+class WhatIf(Part):
+    """How many pairs the stage would act on at another limit, all else equal."""
+
+    limit: float
+    acted: int
+    kept: int
+    share: float
+    change: int
+    current: bool = False
+
+
+class FindingReport(Part):
+    """A statement of a stage about the whole set."""
+
+    name: str
+    value: float | int | str | None
+    low: float | None
+    high: float | None
+    n: int
+    when: Literal["all", "kept"]
+    text: str
+    rows: list[int]
+    key: str
+
+
+class Verdict(Part):
+    """The answer in one sentence, and what a reader must know beside it."""
+
+    status: Status
+    partial: bool
+    sentence: str
+    notes: list[str]
+
+
+class Totals(Part):
+    """The accounts: pairs in = kept + dropped."""
+
+    source_rows: int
+    pairs: int
+    kept: int
+    dropped: int
+    flagged: int
+    swapped: int
+    kept_share: float | None
+    dropped_share: float | None
+
+
+class Funnel(Part):
+    """One stage's line of the funnel; ``key`` is the name made unique, ``share`` is kept of all pairs."""
+
+    key: str
+    name: str
+    asked: int
+    dropped: int
+    flagged: int
+    swapped: int
+    kept: int
+    share: float
+    before_share: float
+
+
+class Overlap(Part):
+    """Another issue that the same rows have."""
+
+    key: str
+    reason: str
+    rows: int
+    share: float
+
+
+class Issue(Part):
+    """One reason word of one stage."""
+
+    key: str
+    reason: str
+    stage: str
+    title: str
+    text: str
+    action: str
+    actions: dict[str, int]
+    rows: int
+    share: float
+    embedded: int
+    overlaps: list[Overlap]
+
+
+class StageReport(Part):
+    """All that the page says of one stage."""
+
+    key: str
+    name: str
+    asks: str
+    why: str
+    how: str
+    misses: str
+    references: str
+    parameters: dict[str, Any]
+    reasons: dict[str, str]
+    scale: str
+    verb: str
+    findings: list[FindingReport]
+    histogram: Histogram | None
+    what_if: list[WhatIf]
+    beyond_kept: int
+    worst: list[int]
+    near_acted: list[int]
+    near_kept: list[int]
+
+
+class Length(Part):
+    """Does the longer answer win? In words; before: all sound pairs, after: the kept ones as they leave."""
+
+    before: Share
+    after: Share
+    histogram: Histogram | None
+
+
+class Mark(Part):
+    """What one stage said of an example row; ``issue`` is an issue's key, None for a keep with a score."""
+
+    stage: str
+    action: str
+    issue: str | None
+    score: float | None
+    limit: float | None
+    peer: int | None
+
+
+class Example(Part):
+    """A row that the page shows; ``lengths`` gives the characters of each text that was cut."""
+
+    row: int
+    pd_id: str
+    file: str
+    line: int | None
+    prompt: str
+    chosen: str
+    rejected: str
+    lengths: dict[str, int]
+    columns: dict[str, str]
+    raw: str | None
+    detail: str | None
+    state: Literal["kept", "flagged", "swapped", "dropped"]
+    marks: list[Mark]
+    findings: list[str]
+    listed: bool
+
+
+class Report(Part):
+    """The whole report. Made from the same facts it has the same bytes: no time, no host, no output path."""
+
+    schema_version: int = SCHEMA_VERSION
+    prefdata: str
+    action: Literal["audit", "clean"]
+    pipeline: str
+    config: dict[str, Any]
+    seed: int
+    source: dict[str, Any]
+    splits: dict[str, int]
+    gates: list[dict[str, Any]]
+    verdict: Verdict
+    totals: Totals
+    funnel: list[Funnel]
+    issues: list[Issue]
+    stages: list[StageReport]
+    length: Length
+    rows: list[Example]
+    rows_not_shown: int
+    cut_at: int

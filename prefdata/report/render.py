@@ -1,0 +1,169 @@
+"""From a Report to one page that needs nothing else: charts are measured here, markup is in the templates."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from prefdata.pairs import readable
+from prefdata.report.model import Example, Histogram, Report
+
+HOME = Path(__file__).parent / "templates"
+JSDIFF = "vendor/jsdiff-9.0.0.min.js"
+JSDIFF_SHA256 = "b51a9d2885f2c090dc97b981027395f7e7e6558a46c75ae3747db267913a89ab"
+WIDTH, HEIGHT, BASE = 520.0, 150.0, 128.0
+
+# What a reader cannot see or what turns text round; joiners only where they hide (after a Latin letter).
+UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b\u200e\u200f"
+    "\u2028-\u202e\u2060-\u206f\u2800\u3164\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f]"
+    "|(?<=[\u0000-\u024f])[\u200c\u200d]"
+)
+
+
+def visible(text: str) -> str:
+    """The text with every unseen character spelled as ``⟨U+200B⟩``."""
+    return UNSEEN.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)
+
+
+def count(value: float) -> str:
+    """A whole number with thousands set apart."""
+    return f"{value:,.0f}"
+
+
+def percent(value: float | None, digits: int = 1) -> str:
+    """A share as ``18.1 %``; a share that is neither none nor all is never shown as 0 or 100."""
+    if value is None:
+        return "–"
+    text = f"{100 * value:.{digits}f}"
+    if 0 < value < 1 and float(text) in (0.0, 100.0):
+        return (
+            "<" if value < 0.5 else ">"
+        ) + f"\u202f{10**-digits if value < 0.5 else 100 - 10**-digits:.{digits}f}\u00a0%"
+    return f"{text}\u00a0%"
+
+
+def number(value: Any) -> str:
+    """A score or a finding's value, short."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    return f"{value:,}" if isinstance(value, int) or value == int(value) else f"{value:,.4g}"
+
+
+def megabytes(value: float) -> str:
+    """Bytes for people."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000 or unit == "GB":
+            return f"{value:,.0f} {unit}" if unit == "B" else f"{value:,.1f} {unit}"
+        value /= 1000
+    return ""
+
+
+def chart(data: Histogram, across: str = "scored") -> dict[str, Any]:
+    """Positions of bars, ticks and the limit line in a drawing of fixed size."""
+    peak = max([*data.before, *data.after, 1])
+    n, low, high = len(data.before), data.edges[0], data.edges[-1]
+    slot = WIDTH / n
+
+    def at(value: float) -> float:
+        return round((value - low) / (high - low) * WIDTH, 2)
+
+    def bars(counts: list[int], inset: float) -> list[dict[str, float]]:
+        tall = [max(1.5, c / peak * (BASE - 8)) for c in counts]
+        return [
+            {"x": round(i * slot + inset * slot, 2), "y": round(BASE - tall[i], 2),
+             "w": round(slot * (1 - 2 * inset), 2), "h": round(tall[i], 2)}
+            for i, c in enumerate(counts) if c
+        ]  # fmt: skip
+
+    step = max(1, round(n / 5))
+    ticks = []
+    for edge in data.edges[::step]:
+        x = at(edge)
+        anchor = "start" if x < 20 else "end" if x > WIDTH - 20 else "middle"
+        ticks.append({"x": x, "text": f"{edge:,.6g}", "anchor": anchor})
+    limit = None if data.limit is None else at(data.limit)
+    return {
+        "width": WIDTH, "height": HEIGHT, "base": BASE,
+        "before": bars(data.before, 0.06), "after": bars(data.after, 0.27), "ticks": ticks, "limit": limit,
+        "zone": None if limit is None or not data.drops
+        else {"x": limit, "w": round(WIDTH - limit, 2)} if data.drops == "above" else {"x": 0, "w": limit},
+        "below": data.below / data.n_before, "above": data.above / data.n_before, "peak": peak,
+    }  # fmt: skip
+
+
+def embedded(value: Any) -> str:
+    """JSON that no parser of HTML can leave: ``<`` and the two odd line ends are escaped."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _row(example: Example) -> dict[str, Any]:
+    """A row for the page's script: no empty entries, roles of messages spelled out."""
+    row = {k: v for k, v in example.model_dump().items() if v not in (None, "", [], {})}
+    row.update({k: readable(row[k]) for k in ("prompt", "chosen", "rejected") if k in row})
+    return row
+
+
+@cache
+def _assets() -> tuple[str, str]:
+    """The page's one style and one script, with the licence of the part that is not ours."""
+    read = [(HOME / name).read_text("utf-8") for name in ("style.css", JSDIFF, "script.js")]
+    style, jsdiff, script = (text.replace("\r\n", "\n") for text in read)
+    if hashlib.sha256(jsdiff.encode()).hexdigest() != JSDIFF_SHA256:
+        raise ValueError(f"{JSDIFF} is not the file that was reviewed")
+    licence = (HOME / "vendor/jsdiff-LICENSE.txt").read_text("utf-8")
+    return style, f"/*! jsdiff 9.0.0, https://github.com/kpdecker/jsdiff\n\n{licence}*/\n{jsdiff}\n{script}"
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _environment() -> jinja2.Environment:
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HOME),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(
+        n=count, pct=percent, num=number, size=megabytes, visible=visible, readable=readable, chart=chart
+    )
+    return made
+
+
+def render(report: Report, run: Mapping[str, Any], rows: bool = True) -> str:
+    """The page; ``run`` holds what differs between runs (time, engine), ``rows=False`` leaves texts out."""
+    style, script = _assets()
+    shown = report.rows if rows else []
+    data = {
+        "rows": [_row(r) for r in shown],
+        "issues": {i.key: {"reason": i.reason, "title": i.title, "rows": i.rows} for i in report.issues},
+        "scales": {s.key: s.scale for s in report.stages},
+        "cut": report.cut_at,
+    }
+    page = _environment().get_template("report.html.j2")
+    return page.render(
+        report=report,
+        run=run,
+        rows={r.row: r for r in shown},
+        listed=sum(r.listed for r in shown),
+        config=json.dumps(report.config, indent=2, ensure_ascii=False),
+        style=style,
+        script=script,
+        data=embedded(data),
+        style_hash=_digest(style),
+        script_hash=_digest(script),
+    )

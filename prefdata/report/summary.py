@@ -1,0 +1,303 @@
+"""From decisions and signals to a Report: counts, shares, histograms, rows to show. No HTML, no clock."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from prefdata.decisions import ACTIONS, Decisions, Finding, Outcome, Signals
+from prefdata.report import examples, numbers
+from prefdata.report.examples import Row
+from prefdata.report.issues import issues_of, keys_of
+from prefdata.report.model import (
+    Example,
+    FindingReport,
+    Funnel,
+    Issue,
+    Length,
+    Mark,
+    Report,
+    StageReport,
+    Totals,
+    Verdict,
+)
+from prefdata.report.numbers import Mask, short
+from prefdata.stage import Stage
+
+__all__ = ["Facts", "Row", "summarise"]
+FINDING_ROWS, ALL_FINDING_ROWS = 5, 60
+STATES: tuple[Literal["kept", "flagged", "swapped", "dropped"], ...] = (
+    "kept",
+    "flagged",
+    "swapped",
+    "dropped",
+)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a summary is made from: the decisions, numbers of all rows, and a way to read a few of them."""
+
+    signals: Signals
+    stages: Sequence[Stage]
+    decisions: Sequence[Decisions]
+    outcome: Outcome
+    read: Callable[[Sequence[int]], list[Row]]
+    source: Mapping[str, Any]
+    pipeline: str
+    config: Mapping[str, Any]
+    gates: Sequence[Mapping[str, Any]]
+    action: Literal["audit", "clean"]
+    seed: int
+    version: str
+    splits: Mapping[str, int]
+
+
+def summarise(facts: Facts) -> Report:
+    """The report of a run; the same facts give the same bytes."""
+    names = _unique([stage.name() for stage in facts.stages])
+    keys = keys_of(names, facts.decisions)
+    issues = issues_of(len(facts.outcome.stage), names, keys, facts.stages, facts.decisions)
+    stages, own = [], list[int]()
+    for key, stage, made in zip(names, facts.stages, facts.decisions, strict=True):
+        report = _stage(key, stage, made, facts.outcome.kept)
+        stages.append(report)
+        own += [*report.worst, *report.near_acted, *report.near_kept]
+    own += [row for s in stages for f in s.findings for row in f.rows][:ALL_FINDING_ROWS]
+    shown = _examples(facts, names, keys, stages, own)
+    totals = _totals(facts)
+    tally = {
+        i.key: sum(r.listed and any(m.issue == i.key for m in r.marks) for r in shown.rows) for i in issues
+    }
+    return Report(
+        prefdata=facts.version,
+        action=facts.action,
+        pipeline=facts.pipeline,
+        config=dict(facts.config),
+        seed=facts.seed,
+        source=dict(facts.source),
+        splits=dict(facts.splits),
+        gates=[dict(g) for g in facts.gates],
+        verdict=_verdict(facts, totals, issues, stages),
+        totals=totals,
+        funnel=_funnel(names, facts),
+        issues=[i.model_copy(update={"embedded": tally[i.key]}) for i in issues],
+        stages=stages,
+        length=_length(facts),
+        rows=shown.rows,
+        rows_not_shown=shown.left_out,
+        cut_at=shown.cut_at,
+    )
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    """The names, made safe for an anchor, a repeated one with its number."""
+    out: list[str] = []
+    for name in (re.sub(r"[^\w-]+", "-", n) for n in names):
+        out.append(name if name not in out else f"{name}-{sum(o.split('-')[0] == name for o in out) + 1}")
+    return out
+
+
+def _totals(facts: Facts) -> Totals:
+    n, kept = len(facts.outcome.stage), facts.outcome.kept
+    stay = int(kept.sum())
+    return Totals(
+        source_rows=int(facts.source.get("rows", n)),
+        pairs=n,
+        kept=stay,
+        dropped=n - stay,
+        kept_share=stay / n if n else None,
+        dropped_share=(n - stay) / n if n else None,
+        flagged=int((kept & facts.outcome.flagged).sum()),
+        swapped=int((kept & facts.outcome.swapped).sum()),
+    )
+
+
+def _funnel(names: Sequence[str], facts: Facts) -> list[Funnel]:
+    n = len(facts.outcome.stage)
+    out = []
+    for key, stage, made in zip(names, facts.stages, facts.decisions, strict=True):
+        dropped = made.count("drop")
+        out.append(
+            Funnel(
+                key=key,
+                name=stage.name(),
+                asked=len(made),
+                dropped=dropped,
+                flagged=made.count("flag"),
+                swapped=made.count("swap"),
+                kept=len(made) - dropped,
+                share=(len(made) - dropped) / n if n else 0.0,
+                before_share=len(made) / n if n else 0.0,
+            )
+        )
+    return out
+
+
+def _stage(key: str, stage: Stage, made: Decisions, kept: Mask) -> StageReport:
+    """All numbers and example rows of one stage."""
+    drops, acted = stage.drops, made.action != 0
+    limit = numbers.usual_limit(made.limit)
+    over, inclusive, verb = None, True, "drop"
+    if limit is not None and drops is not None:
+        on_it = made.score == np.float32(limit)
+        inclusive = bool((on_it & acted).any()) or not on_it.any()
+        over = numbers.beyond(made.score, limit, drops, inclusive)
+        if (over & acted).any():
+            verb = ACTIONS[int(np.bincount(made.action[over & acted]).argmax())]
+    has_score = bool(np.isfinite(made.score).any())
+    chosen = examples.pick(made, drops, limit, over)
+    words = stage.documentation()
+    return StageReport(
+        key=key,
+        name=stage.name(),
+        asks=words["asks"],
+        why=words["why"],
+        how=words["how"],
+        misses=words["misses"],
+        references=words["references"],
+        parameters=stage.model_dump(mode="json"),
+        reasons={r: " ".join(t.split()) for r, t in stage.reasons.items()},
+        scale=stage.scale,
+        verb=verb,
+        findings=[_finding(key, f) for f in made.findings],
+        histogram=numbers.histogram(made.score, made.score[kept[made.rows]], limit, drops, inclusive)
+        if has_score
+        else None,
+        what_if=(
+            numbers.what_if(made.score, acted, limit, drops, inclusive, made.count("drop"), verb)
+            if limit is not None and drops is not None
+            else []
+        ),
+        beyond_kept=int((over & ~acted).sum()) if over is not None else 0,
+        worst=chosen.worst,
+        near_acted=chosen.near_acted,
+        near_kept=chosen.near_kept,
+    )
+
+
+def _finding(stage: str, found: Finding) -> FindingReport:
+    value = found.value
+    if isinstance(value, int | float | np.number) and not isinstance(value, bool):
+        value = int(value) if isinstance(value, int | np.integer) else short(float(value))
+    bad = isinstance(value, float) and not np.isfinite(value)
+    return FindingReport(
+        name=found.name,
+        value=None if bad else value,
+        low=None if found.low is None or not np.isfinite(found.low) else short(float(found.low)),
+        high=None if found.high is None or not np.isfinite(found.high) else short(float(found.high)),
+        n=int(found.n),
+        when=found.when,
+        text=found.text,
+        rows=[int(r) for r in found.rows[:FINDING_ROWS]],
+        key=f"{stage}.{found.name}",
+    )
+
+
+def _length(facts: Facts) -> Length:
+    """Word counts of the two answers; a missing count (a broken row) takes no part."""
+    signals = facts.signals
+    sound = np.zeros(len(signals), bool)
+    for where, got in signals.batches(["pair.fault"]):
+        sound[where] = np.asarray(pa.array(got["pair.fault"], from_pandas=True).is_null())
+    gap = signals.column("pair.chosen_words").astype(np.float32) - signals.column(
+        "pair.rejected_words"
+    ).astype(np.float32)
+    sound &= np.isfinite(gap)
+    kept = sound & facts.outcome.kept
+    after = np.where(facts.outcome.swapped[kept], -gap[kept], gap[kept])
+    before = gap[sound]
+    shares = [
+        numbers.wilson(int((g > 0).sum()), int((g != 0).sum()), ties=int((g == 0).sum()))
+        for g in (before, after)
+    ]
+    return Length(before=shares[0], after=shares[1], histogram=numbers.histogram(before, after))
+
+
+def _verdict(facts: Facts, totals: Totals, issues: Sequence[Issue], stages: Sequence[StageReport]) -> Verdict:
+    failed = [g for g in facts.gates if not g.get("ok")]
+    most = next((i for i in issues if i.actions.get("drop")), None)
+    share = f"{totals.kept:,} of {totals.pairs:,} pairs"
+    notes, audit = list[str](), facts.action == "audit"
+    if not totals.pairs:
+        sentence = "The input holds no pairs"
+    elif not totals.kept:
+        were = "would be" if audit else "were"
+        sentence = f"Nothing is left: all {totals.pairs:,} pairs {were} dropped"
+    else:
+        sentence = f"{'Would keep' if audit else 'Kept'} {share} ({100 * totals.kept / totals.pairs:.1f} %)"
+    if most:
+        sentence += f"; the main cause of drops is {most.reason} ({most.actions['drop']:,})"
+    if failed:
+        notes.append(sentence + ".")
+        told = "; ".join(_gate(g) for g in failed)
+        sentence = f"Gate failed: {told}" if len(failed) == 1 else f"{len(failed)} gates failed: {told}"
+    if facts.source.get("partial"):
+        notes.insert(0, f"Partial: only the first {totals.source_rows:,} rows were read (--limit).")
+    for stage in stages:
+        notes += [
+            f.text or "Length was not checked: no tokenizer was given."
+            for f in stage.findings
+            if f.name == "length_not_checked"
+        ]
+    if audit:
+        notes.append("This is an audit: nothing was changed or removed.")
+    status: Any = "gate_failed" if failed else "ok" if totals.kept else "empty"
+    return Verdict(
+        status=status, partial=bool(facts.source.get("partial")), sentence=sentence + ".", notes=notes
+    )
+
+
+def _gate(gate: Mapping[str, Any]) -> str:
+    """``too_similar is 18.1 %, wanted <= 5 %``."""
+    parts = re.fullmatch(r"\s*(.+?)\s*(<=|>=|<|>)\s*(.+?)\s*", str(gate["gate"]))
+    got = gate.get("text", gate.get("value"))
+    return (
+        f"{parts[1]} is {got}, wanted {parts[2]} {parts[3].replace('%', ' %')}"
+        if parts
+        else f"{gate['gate']}: {got}"
+    )
+
+
+def _examples(
+    facts: Facts,
+    names: Sequence[str],
+    keys: Sequence[Sequence[str]],
+    stages: Sequence[StageReport],
+    own: Sequence[int],
+) -> examples.Shown:
+    """Choose the rows, read them once and say what every stage said of them."""
+    strata = []
+    for made, words in zip(facts.decisions, keys, strict=True):
+        for i, key in enumerate(words):
+            rows = made.rows[(made.reason == i) & (made.action != 0)]
+            strata.append(examples.sample(rows, facts.seed, key))
+    clean = np.flatnonzero(facts.outcome.kept & ~facts.outcome.flagged & ~facts.outcome.swapped)
+    strata.append(examples.sample(clean, facts.seed, ""))
+    wanted = examples.fair(strata, own)
+    found = {
+        row: [m for made, name, words in zip(facts.decisions, names, keys, strict=True)
+              if (m := examples.mark_of(made, row, name, words))]
+        for row in wanted
+    }  # fmt: skip
+    peers = {row: [m.peer for m in marks if m.peer is not None] for row, marks in found.items()}
+    of_findings: dict[int, list[str]] = {}
+    for finding in (f for s in stages for f in s.findings):
+        for row in finding.rows:
+            of_findings.setdefault(row, []).append(finding.key)
+    outcome = facts.outcome
+
+    def make(row: Row, cut: int, listed: bool) -> Example:
+        at = row.row
+        state = STATES[
+            3 if outcome.stage[at] >= 0 else 2 if outcome.swapped[at] else 1 if outcome.flagged[at] else 0
+        ]
+        marks: list[Mark] = found.get(at, [])
+        return examples.example(row, cut, listed, state, marks, of_findings.get(at, []))
+
+    return examples.examples(wanted, len(dict.fromkeys(own)), peers, facts.read, make)

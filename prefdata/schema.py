@@ -1,0 +1,103 @@
+"""One Arrow type for a column of the whole set, whatever its chunks held; values never change.
+
+Where no plain type can hold all values unchanged, a column becomes JSON (``datasets`` gives the values back as they were).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+JSON = pa.json_()
+_EXACT = 1 << 53  # the largest integer up to which a float holds every integer
+
+
+def column_of(values: Sequence[Any]) -> pa.Array:
+    """An Arrow array of plain Python values, of the narrowest type that holds them unchanged."""
+    kinds = {type(v) for v in values}
+    kinds.discard(type(None))
+    if not kinds:
+        return pa.nulls(len(values))
+    if kinds <= {int, float} and kinds != {int}:
+        whole = [v for v in values if type(v) is int]
+        if all(-_EXACT <= v <= _EXACT for v in whole):
+            return pa.array(values, pa.float64())
+    elif kinds == {int} and all(v is None or -(1 << 63) <= v < 1 << 63 for v in values):
+        return pa.array(values, pa.int64())
+    elif kinds == {str}:
+        return pa.array(values, pa.string())
+    elif kinds == {bool}:
+        return pa.array(values, pa.bool_())
+    elif kinds == {list}:
+        inner = {type(x) for v in values if v for x in v}
+        if inner in ({str}, {int}, {float}, {bool}):
+            try:
+                return pa.array(values)
+            except (pa.ArrowInvalid, OverflowError):
+                pass
+    return as_json(values)
+
+
+def as_json(values: Sequence[Any]) -> pa.Array:
+    """The values as JSON text with their own keys in their own order."""
+    return pa.ExtensionArray.from_storage(JSON, pa.array([None if v is None else _dump(v) for v in values], pa.string()))
+
+
+def _dump(value: Any) -> str:
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError:  # an integer beyond 64 bits
+        import json
+
+        return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def merge(types: Sequence[pa.DataType]) -> pa.DataType:
+    """The type that holds the values of all of these unchanged; all-null columns become strings."""
+    left = [t for t in dict.fromkeys(types) if not pa.types.is_null(t)]
+    if not left:
+        return pa.string()
+    if len(left) == 1:
+        return left[0]
+    if all(pa.types.is_integer(t) or pa.types.is_floating(t) for t in left):
+        return pa.float64() if any(pa.types.is_floating(t) for t in left) else pa.int64()
+    if all(pa.types.is_string(t) or pa.types.is_large_string(t) for t in left):
+        return pa.string()
+    return JSON
+
+
+def fits(array: pa.Array, kind: pa.DataType) -> bool:
+    """False where an integer of the array would lose digits as a float."""
+    if pa.types.is_integer(array.type) and pa.types.is_floating(kind) and len(array) > array.null_count:
+        values = array.drop_null().to_numpy(zero_copy_only=False)
+        return bool(np.abs(values.astype(np.float64)).max() <= _EXACT)
+    return True
+
+
+def cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The array in the set's type; to JSON value by value."""
+    if array.type == kind:
+        return array
+    if isinstance(kind, pa.JsonType):
+        if isinstance(array.type, pa.JsonType):
+            return array
+        return as_json(array.to_pylist())
+    return array.cast(kind)
+
+
+def to_text(schema: pa.Schema) -> str:
+    """A schema as text that a JSON file can hold."""
+    import base64
+
+    return base64.b64encode(schema.serialize().to_pybytes()).decode()
+
+
+def from_text(text: str) -> pa.Schema:
+    """The schema of ``to_text``."""
+    import base64
+
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))

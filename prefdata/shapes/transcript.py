@@ -1,0 +1,40 @@
+"""HH-style transcripts: ``\\n\\nHuman: ...\\n\\nAssistant: ...`` as one text a side, without a prompt column."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prefdata.pairs import Fault, Pair
+
+NAME = "transcript"
+TITLE = "implicit prompt (HH transcript)"
+EXAMPLE = {
+    "chosen": "\n\nHuman: What do bees make?\n\nAssistant: Honey.",
+    "rejected": "\n\nHuman: What do bees make?\n\nAssistant: Milk.",
+}
+_HUMAN, _ASSISTANT = "\n\nHuman:", "\n\nAssistant:"
+
+
+def fits(prompt: Any, chosen: Any, rejected: Any) -> bool:
+    """Two texts that hold turns, no prompt."""
+    return isinstance(chosen, str) and isinstance(rejected, str) and _ASSISTANT in chosen and _ASSISTANT in rejected
+
+
+def pair(prompt: Any, chosen: Any, rejected: Any, system: str | None) -> Pair | Fault:
+    """Split each text behind its last ``Assistant:`` marker, so that prompt + answer is the text byte for byte."""
+    halves = []
+    for name, value in (("chosen", chosen), ("rejected", rejected)):
+        cut = value.rfind(_ASSISTANT) + len(_ASSISTANT)
+        if value.find(_HUMAN, cut) >= 0:
+            return Fault("bad_messages", f"{name} ends with a human turn, not the assistant's")
+        halves.append((value[:cut], value[cut:]))
+    if halves[0][0] != halves[1][0]:
+        return Fault("prompt_mismatch", "the turns before the last answer differ between chosen and rejected")
+    if not halves[0][0].removesuffix(_ASSISTANT):
+        return Fault("empty_prompt", "there is no turn before the answer")
+    changes = ("transcript split into prompt and answer",)
+    if system is not None:
+        turns = [{"role": "system", "content": system}, {"role": "user", "content": halves[0][0]}]
+        answers = [[{"role": "assistant", "content": half[1]}] for half in halves]
+        return Pair(turns, answers[0], answers[1], (*changes, "system column to system message"))
+    return Pair(halves[0][0], halves[0][1], halves[1][1], changes)

@@ -1,0 +1,57 @@
+"""Cutting a test split by prompt group, so that no prompt and no near-duplicate stands on both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from prefdata.decisions import Decisions, Signals
+from prefdata.errors import ConfigError
+
+
+def parse(text: str) -> dict[str, float]:
+    """``test=0.02,validation=0.01`` as ``{"test": 0.02, ...}``; what is left is ``train``."""
+    out: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, share = part.partition("=")
+        try:
+            out[name.strip()] = float(share)
+        except ValueError:
+            raise ConfigError(f"--split {part}: not a share", hint="For example: --split test=0.02") from None
+    bad = next((n for n, s in out.items() if not 0 < s < 1 or not n.isidentifier() or n == "train"), None)
+    if bad is not None or sum(out.values()) >= 1:
+        raise ConfigError(f"--split {text}: shares lie between 0 and 1, and names are words other than train", hint="For example: --split test=0.02")
+    return out
+
+
+def assign(signals: Signals, shares: Mapping[str, float], near: Decisions | None, seed: int) -> npt.NDArray[np.int8]:
+    """The split of each row of the set: 0 for train, 1, 2, ... for the named ones, in their order.
+
+    Rows of one prompt, and prompts joined by a near-duplicate link, share a group; a group's place is a hash of the
+    seed and its smallest prompt key, so that neither row order nor chunking matters.
+    """
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+
+    keys = signals.column("pair.prompt_key").astype(np.uint64)
+    prompts, prompt_of = np.unique(keys, return_inverse=True)
+    group = np.arange(len(prompts))
+    if near is not None and (linked := near.peer >= 0).any():
+        place = np.full(signals.total, -1)
+        place[signals.index] = prompt_of
+        a, b = place[near.rows[linked]], place[near.peer[linked]]
+        graph = coo_matrix((np.ones(len(a), bool), (a, b)), shape=(len(prompts), len(prompts)))
+        group = connected_components(graph, directed=False)[1]
+    smallest = np.full(group.max(initial=0) + 1, np.iinfo(np.uint64).max, np.uint64)
+    np.minimum.at(smallest, group, prompts)
+    hashed = np.fromiter((xxhash.xxh3_64_intdigest(int(k).to_bytes(8, "little"), seed) for k in smallest), np.uint64, len(smallest))
+    place_of = hashed / 2.0**64
+    edges = np.cumsum(list(shares.values()))
+    of_group = np.searchsorted(edges, place_of, side="right")  # beyond the last edge: train
+    of_group = np.where(of_group == len(edges), 0, of_group + 1)
+    out = np.zeros(signals.total, np.int8)
+    out[signals.index] = of_group[group][prompt_of]
+    return out

@@ -1,0 +1,120 @@
+"""A stage: one question asked of every pair. And how stages are found by name or by path."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import pkgutil
+import re
+import sys
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict
+
+from prefdata.decisions import Decisions, Signals
+from prefdata.errors import ConfigError, did_you_mean
+from prefdata.pairs import Pairs
+
+
+class Stage(BaseModel):
+    """One question. Its fields are its YAML parameters; its docstring is its documentation.
+
+    The docstring's first line is the question; paragraphs that begin with ``Why it matters:``, ``How it decides:``,
+    ``What it misses:`` and ``References:`` follow. ``measure`` looks at one batch and nothing else; ``decide`` sees numbers of
+    all living rows, and no text.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    reasons: ClassVar[Mapping[str, str]] = {}
+    """Reason word -> what it means and what to do; ``prefdata explain WORD`` prints it."""
+    measured: ClassVar[frozenset[str]] = frozenset()
+    """Names of the fields that ``measure`` reads: only a change of these makes measuring necessary again."""
+    drops: ClassVar[Literal["above", "below"] | None] = None
+    """On which side of the limit a score is dropped; None for a stage without a score."""
+    scale: ClassVar[str] = ""
+    """What the score is, and its unit: ``character ratio of the two answers, 0-1``."""
+    adds: ClassVar[bool] = False
+    """True for a stage that adds rows; it must come last."""
+
+    def measure(self, pairs: Pairs) -> pa.Table:
+        """Signals of one batch, one row a pair; column names without the stage's name."""
+        return pa.table({})
+
+    def decide(self, signals: Signals) -> Decisions:
+        """One decision for each living row, by ``signals.index``."""
+        raise NotImplementedError
+
+    @classmethod
+    def name(cls) -> str:
+        """The stage's name: the name of its file."""
+        return cls.__module__.rsplit(".", 1)[-1].removeprefix(_LOADED)
+
+    @classmethod
+    def documentation(cls) -> dict[str, str]:
+        """The docstring by section: ``asks``, ``why``, ``how``, ``misses``, ``references`` (missing ones are empty)."""
+        found = {"asks": "", "why": "", "how": "", "misses": "", "references": ""}
+        labels = {"Why it matters": "why", "How it decides": "how", "What it misses": "misses", "References": "references"}
+        for i, part in enumerate(re.split(r"\n\s*\n", (cls.__doc__ or "").strip())):
+            label, _, rest = part.strip().partition(":")
+            if label in labels:
+                found[labels[label]] = " ".join(rest.split())
+            elif i == 0:
+                found["asks"] = " ".join(part.split())
+        return found
+
+
+_LOADED = "prefdata_stage_"
+
+
+@cache
+def shipped() -> dict[str, type[Stage]]:
+    """The stages of the package by name, in no particular order."""
+    import prefdata.stages as home
+
+    return {m.name: _stage_in(importlib.import_module(f"prefdata.stages.{m.name}")) for m in pkgutil.iter_modules(home.__path__)}
+
+
+def _stage_in(module: Any) -> type[Stage]:
+    found = [
+        v for v in vars(module).values()
+        if isinstance(v, type) and issubclass(v, Stage) and v is not Stage and v.__module__ == module.__name__
+    ]  # fmt: skip
+    if len(found) != 1:
+        raise ConfigError(f"holds {len(found)} stages, not one", where=str(module.__file__), hint="One file, one Stage subclass.")
+    return found[0]
+
+
+def stage_class(name: str, base: Path | None = None) -> type[Stage]:
+    """The stage of that name; a name that ends in ``.py`` is a path, relative to ``base`` (the pipeline file's folder)."""
+    if name.endswith(".py"):
+        return _from_file(((base or Path()) / name).resolve())
+    if not re.fullmatch(r"[a-z_]+", name) or importlib.util.find_spec(f"prefdata.stages.{name}") is None:
+        known = [m.name for m in pkgutil.iter_modules(importlib.import_module("prefdata.stages").__path__)]
+        raise ConfigError(f"no such stage: {name}", hint=did_you_mean(name, known) or f"Known: {', '.join(sorted(known))}")
+    return _stage_in(importlib.import_module(f"prefdata.stages.{name}"))
+
+
+def _from_file(path: Path) -> type[Stage]:
+    if not path.is_file():
+        raise ConfigError("does not exist", where=str(path), hint="A stage of your own is named by the path of its file.")
+    # One module a path and content, so that an edited file is loaded anew and two files of one name do not mix.
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+    unique = f"prefdata_loaded_{digest}.{_LOADED}{path.stem}"
+    if unique not in sys.modules:
+        spec = importlib.util.spec_from_file_location(unique, path)
+        if spec is None or spec.loader is None:
+            raise ConfigError("cannot be loaded as Python", where=str(path))
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[unique] = module
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:  # the user's code: whatever it raises is their file's fault
+            del sys.modules[unique]
+            raise ConfigError(f"{type(error).__name__}: {error}", where=str(path), hint="The stage's file must import.") from error
+    return _stage_in(sys.modules[unique])

@@ -1,0 +1,185 @@
+"""What TRL's ``DPOTrainer`` (1.16) makes of a pair: the ids of ``_prepare_dataset``, counted without torch.
+
+Text rows: the end token is put behind both answers where it is missing. Chat rows: the chat template renders the prompt
+(with the generation prompt), prompt + chosen and prompt + rejected. Prompt and whole are tokenised together, and the
+border is where the ids of the prompt alone and of the wholes part.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import orjson
+
+from prefdata.errors import ConfigError
+from prefdata.pairs import Message, Pair, Pairs, Side, images_of
+from prefdata.tokens import Ints, Ragged, Tokenizer, common_prefix
+
+NOT_PREFIX, DOUBLE_START, MISSING_START, DOUBLE_END, MISSING_END, REFUSED, SAME, SLOW, PICTURES = (
+    1 << i for i in range(9)
+)
+"""Bits of the flags. ``SAME``: both answers equal as written; ``SLOW``: the fast engine gave other ids."""
+Three = tuple[str, str, str]
+
+
+def of_text(tokenizer: Tokenizer, pairs: Pairs, at: list[int]) -> tuple[Ints, Ints]:
+    """Counts (prompt, chosen, rejected, shared) and flags of the text rows at those places."""
+    eos = tokenizer.eos
+    if eos is None:
+        raise ConfigError("the tokenizer has no end token", where=tokenizer.name, hint="The trainer needs one: set eos_token.")
+    three: list[Three] = []
+    same = np.zeros(len(at), np.int64)
+    prompts, chosens, rejecteds = (pairs.texts(side) for side in ("prompt", "chosen", "rejected"))
+    for k, i in enumerate(at):
+        p, c, r = prompts[i], chosens[i], rejecteds[i]
+        same[k] = SAME if c == r else 0
+        three.append((p, p + (c if c.endswith(eos) else c + eos), p + (r if r.endswith(eos) else r + eos)))
+    counts, flags = _count(tokenizer, three, special=True)
+    return counts, flags | same
+
+
+def of_chat(tokenizer: Tokenizer, rows: Sequence[Pair], extras: Sequence[Any]) -> tuple[Ints, Ints]:
+    """The same of chat rows; ``extras`` are their ``chat_template_kwargs``."""
+    flags = np.zeros(len(rows), np.int64)
+    rendered: list[Three | None] = _render(tokenizer, rows, extras)
+    for k, (pair, three) in enumerate(zip(rows, rendered, strict=True)):
+        flags[k] |= SAME * (pair.chosen == pair.rejected)
+        if any(images_of(side) for side in (pair.prompt, pair.chosen, pair.rejected)):
+            flags[k] |= PICTURES
+        elif three is None:
+            flags[k] |= REFUSED
+    good = [k for k, three in enumerate(rendered) if three is not None]
+    counts = np.zeros((4, len(rows)), np.int64)
+    if good:
+        found, more = _count(tokenizer, [t for t in rendered if t is not None], special=False)
+        counts[:, good] = found
+        flags[good] |= more
+    return counts, flags
+
+
+def _render(tokenizer: Tokenizer, rows: Sequence[Pair], extras: Sequence[Any]) -> list[Three | None]:
+    """Prompt, prompt + chosen, prompt + rejected through the chat template; None where it raises an error."""
+    out: list[Three | None] = [None] * len(rows)
+    simple = [k for k, pair in enumerate(rows) if pair.tools is None and not extras[k]]
+    rest = [k for k in range(len(rows)) if k not in set(simple)] if len(simple) < len(rows) else []
+    for block in [simple, *([k] for k in rest)]:
+        try:
+            made = _render_alike(tokenizer, [rows[k] for k in block], extras[block[0]] if block else None)
+        except ConfigError:
+            raise
+        except Exception:  # a template may raise anything: find out which row it was
+            made = [_render_one(tokenizer, rows[k], extras[k]) for k in block]
+        for k, three in zip(block, made, strict=True):
+            out[k] = three
+    return out
+
+
+def _render_one(tokenizer: Tokenizer, row: Pair, extra: Any) -> Three | None:
+    try:
+        return _render_alike(tokenizer, [row], extra)[0]
+    except ConfigError:
+        raise
+    except Exception:  # the template's own refusal
+        return None
+
+
+def _render_alike(tokenizer: Tokenizer, rows: Sequence[Pair], extra: Any) -> list[Three | None]:
+    """Rows that share tools and template arguments (those of the first row)."""
+    if not rows:
+        return []
+    tools, extra = (orjson.loads(x) if isinstance(x, str) else x for x in (rows[0].tools, extra or {}))
+    given = {"tools": tools, **extra}
+    prompts = [_messages(r.prompt, "user") for r in rows]
+    alone = tokenizer.render(prompts, True, **given)
+    whole = tokenizer.render(
+        [p + _messages(s, "assistant") for side in ("chosen", "rejected")
+         for p, s in zip(prompts, (getattr(r, side) for r in rows), strict=True)], False, **given,
+    )  # fmt: skip
+    for text in (*alone, *whole):
+        text.encode()  # half a surrogate pair: no tokenizer takes it
+    return list(zip(alone, whole[: len(rows)], whole[len(rows) :], strict=True))
+
+
+def _messages(side: Side, role: str) -> list[Message]:
+    return [{"role": role, "content": side}] if isinstance(side, str) else side
+
+
+def _cut(three: Three) -> int:
+    """Where the beginning that all three share may be cut off: between a Latin letter and a space, as late as possible."""
+    prompt, chosen, rejected = three
+    n = len(prompt)
+    if not (chosen.startswith(prompt) and rejected.startswith(prompt)):
+        n = len(os.path.commonprefix([prompt, chosen, rejected]))  # noqa: PTH: characters, not paths
+    at = prompt.rfind(" ", 1, n)
+    while at > 0 and not ("a" <= prompt[at - 1] <= "z" or "A" <= prompt[at - 1] <= "Z"):
+        at = prompt.rfind(" ", 1, at)
+    return max(at, 0)
+
+
+def _count(tokenizer: Tokenizer, rows: Sequence[Three], special: bool) -> tuple[Ints, Ints]:
+    """The four counts and the flags of prompt, prompt + chosen, prompt + rejected, given as whole texts.
+
+    Their shared beginning is tokenised once, up to a place where the tokenizer's split rule parts it for certain.
+    """
+    n = len(rows)
+    cuts = [_cut(r) for r in rows] if tokenizer.cuttable else [0] * n
+    affixes = tokenizer.affixes if special else ([], [])
+    heads = [r[0][:c] for r, c in zip(rows, cuts, strict=True)]
+    tails = [r[k][c:] for k in range(3) for r, c in zip(rows, cuts, strict=True)]
+    ids, refused = tokenizer.encode(heads + tails, special=affixes is None)
+    before, behind = affixes or ([], [])
+    head = ids.part(0, n)
+    if affixes is None:  # nothing is cut there, and an empty text may yet have ids of its own
+        head = Ragged(np.empty(0, np.uint32), np.zeros(n + 1, np.int64))
+    alone, chosen, rejected = (ids.part(k * n, (k + 1) * n).followed_by(behind) for k in (1, 2, 3))
+    start = head.lengths + len(before)
+    border = np.minimum(common_prefix(alone, chosen), common_prefix(alone, rejected))
+    shared = common_prefix(chosen, rejected)
+    counts = np.stack([start + border, chosen.lengths - border, rejected.lengths - border, start + shared])
+    flags = np.where(border < alone.lengths, NOT_PREFIX, 0) | np.where(refused, SLOW, 0)
+    flags |= _start_flags(tokenizer, before, head, chosen)
+    return counts, flags | _end_flags(tokenizer, border, chosen) | _end_flags(tokenizer, border, rejected)
+
+
+def _start_flags(tokenizer: Tokenizer, before: Sequence[int], head: Ragged, tail: Ragged) -> Ints:
+    bos = tokenizer.hf.bos_token_id
+    out = np.zeros(len(head), np.int64)
+    if bos is None:
+        return out
+    first = np.stack([_token(before, head, tail, k) for k in (0, 1)])
+    out[(first == bos).all(axis=0)] = DOUBLE_START
+    if tokenizer.affixes and bos in tokenizer.affixes[0]:
+        out[first[0] != bos] = MISSING_START
+    return out
+
+
+def _token(before: Sequence[int], head: Ragged, tail: Ragged, k: int) -> Ints:
+    """Token ``k`` of each sequence (before + head + tail), -1 behind its end."""
+    if k < len(before):
+        return np.full(len(head), before[k], np.int64)
+    k -= len(before)
+    out = np.full(len(head), -1, np.int64)
+    own = head.lengths > k
+    out[own] = head.ids[head.at[:-1][own] + k]
+    rest = ~own & (head.lengths + tail.lengths > k)
+    out[rest] = tail.ids[(tail.at[:-1] + k - head.lengths)[rest]]
+    return out
+
+
+def _end_flags(tokenizer: Tokenizer, border: Ints, tail: Ragged) -> Ints:
+    """End tokens among the last three of an answer: templates put a line end behind them."""
+    eos = tokenizer.hf.eos_token_id
+    out = np.zeros(len(tail), np.int64)
+    if eos is None:
+        return out
+    last = np.full((3, len(tail)), -1, np.int64)
+    for k in range(3):
+        has = tail.lengths - border > k
+        last[k, has] = tail.ids[(tail.at[1:] - 1 - k)[has]]
+    ends = last == eos
+    out[~ends.any(axis=0)] = MISSING_END
+    out[(ends[0] & ends[1]) | (ends[1] & ends[2])] = DOUBLE_END
+    return out
