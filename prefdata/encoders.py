@@ -39,7 +39,9 @@ def _unit(vector: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 class _WordLlama:
-    """Mean of static token vectors: the two files of the wordllama wheel, read without its hub-bound loader."""
+    """Mean of static token vectors: the two files of the wordllama wheel, read without its hub-bound
+    loader.
+    """
 
     def __init__(self) -> None:
         spec = importlib.util.find_spec("wordllama")
@@ -67,7 +69,9 @@ class _WordLlama:
 
 
 class _Sentences:
-    """A SentenceTransformer; texts beyond its window are read in parts and the parts weighed by their tokens."""
+    """A SentenceTransformer; texts beyond its window are read in parts and the parts weighed by their
+    tokens.
+    """
 
     def __init__(self, name: str) -> None:
         online = os.environ.get("PREFDATA_ONLINE") == "1"
@@ -81,19 +85,32 @@ class _Sentences:
         try:
             where = str(path) if path.exists() else name
             self.model: Any = SentenceTransformer(where, local_files_only=not online, trust_remote_code=False)
-        except Exception as error:  # the library raises OSError, ValueError, KeyError and more for one mistake
-            first = str(error).strip().splitlines()[0][:200] if str(error).strip() else ""
-            hint = "" if online or path.exists() else "It is no folder here and not in the local cache; --online may fetch it."
-            raise ConfigError(f"encoder cannot be loaded: {first}", where=name, hint=hint) from error
+        except (
+            Exception
+        ) as error:  # the library raises OSError, ValueError, KeyError and more for one mistake
+            if online or path.exists():
+                lines = str(error).strip().splitlines() or [""]
+                raise ConfigError(f"encoder cannot be loaded: {lines[0][:200]}", where=name) from error
+            raise ConfigError(
+                "no such encoder here: neither a folder nor in the local Hugging Face cache",
+                where=name,
+                hint="Give a folder, or allow the download with --online.",
+            ) from error
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         # one part at a time: padding and batch size change the last bits of a vector
-        return np.stack([self._one(t) for t in texts]).astype(np.float32) if texts else np.zeros((0, 1), np.float32)
+        return (
+            np.stack([self._one(t) for t in texts]).astype(np.float32)
+            if texts
+            else np.zeros((0, 1), np.float32)
+        )
 
     def _one(self, text: str) -> npt.NDArray[Any]:
         total: npt.NDArray[Any] | None = None
         for part, weight in self._parts(text):
-            vector = self.model.encode(part, normalize_embeddings=True, show_progress_bar=False, convert_to_numpy=True)
+            vector = self.model.encode(
+                part, normalize_embeddings=True, show_progress_bar=False, convert_to_numpy=True
+            )
             total = weight * vector if total is None else total + weight * vector
         assert total is not None
         return _unit(total)
@@ -103,7 +120,9 @@ class _Sentences:
         tokenizer = self.model.tokenizer
         if not limit or limit > 1_000_000 or not getattr(tokenizer, "is_fast", False):
             return [(text, 1)]
-        encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, truncation=False, verbose=False)
+        encoded = tokenizer(
+            text, add_special_tokens=False, return_offsets_mapping=True, truncation=False, verbose=False
+        )
         places = encoded["offset_mapping"]
         # a part that is cut out may come out a little longer when it is tokenised anew
         size = max(limit - tokenizer.num_special_tokens_to_add() - 8, 1)
@@ -111,7 +130,9 @@ class _Sentences:
         while start < len(places):
             stop = min(start + size, len(places))
             if stop < len(places):  # back to a white space, if there is one near
-                near = [k for k in range(stop, max(stop - 32, start + 1), -1) if places[k][0] > places[k - 1][1]]
+                near = [
+                    k for k in range(stop, max(stop - 32, start + 1), -1) if places[k][0] > places[k - 1][1]
+                ]
                 stop = near[0] if near else stop
             out.append((text[places[start][0] : places[stop - 1][1]], stop - start))
             start = stop

@@ -17,8 +17,8 @@ def measure_pairs(
 ) -> pa.Table:
     """One row a sound pair. ``clock`` is told the name of each step when it is done.
 
-    ``pair.*_key`` are hashes of the sides' normal forms, ``pair.*_words`` word counts, ``pair.*_content`` hashes of what
-    is never a small edit (``pair.content`` of all three); ``pair.words`` are the word hashes, side after side.
+    ``pair.*_key`` are hashes of the sides' normal forms, ``pair.*_words`` word counts, ``pair.*_content`` hashes
+    of what is never a small edit (``pair.content`` of all three); ``pair.words`` the word hashes, side after side.
     """
     keys, words = pairs.keys, pairs.words
     columns: dict[str, pa.Array] = {f"pair.{side}_key": pa.array(keys[side]) for side in SIDES}

@@ -1,10 +1,11 @@
-"""Which texts may be near each other (MinHash), and whether they are (Jaccard index of word pairs, exact)."""
+"""Near texts: which may be (MinHash), whether they are (Jaccard index of words and word pairs), and whom each one joins."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
-from itertools import chain
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,10 @@ import numpy.typing as npt
 from prefdata.lexicon import A, Q, mixed
 from prefdata.words import U32, U64, Ints, Words
 
-BANDS, ROWS, SEED = 20, 6, 20240229  # two rows of Jaccard 0.8 share a band with probability 0.998, of 0.5 with 0.27
+# Two rows with an index of 0.8 over words and word pairs have one of about 0.76 over pairs: they share a band with
+# probability 0.999; at 0.5 with 0.53, at 0.2 with 0.008.
+BANDS, ROWS, SEED = 24, 5, 20240229
+COMPARED = 64  # earlier items that an item, and that a bucket, is compared with at most
 _AT_ONCE = 1000  # rows: their shingles stay in the cache
 
 
@@ -82,15 +86,62 @@ def combined(parts: Sequence[U64]) -> U64:
     return out
 
 
-def word_pairs(hashes: U32) -> frozenset[int]:
-    """The set of a text's words with their next word; of a text of one word, that word."""
-    if len(hashes) < 2:
-        return frozenset(hashes.tolist())
+def grams(hashes: U32) -> frozenset[int]:
+    """The set of a text's words and of its pairs of words that follow each other."""
     wide = hashes.astype(np.uint64)
-    return frozenset(((wide[:-1] << np.uint64(32)) | wide[1:]).tolist())
+    pairs = (wide[:-1] << np.uint64(32)) | wide[1:]
+    return frozenset(hashes.tolist()).union(pairs.tolist())
 
 
 def jaccard(a: frozenset[int], b: frozenset[int]) -> float:
     """Shared share of two sets; of nothing and nothing it is 0."""
     shared = len(a & b)
     return shared / max(1, len(a) + len(b) - shared)
+
+
+def buckets(bands: Iterable[U64]) -> Iterator[tuple[int, list[int]]]:
+    """Items that share a key with another one in some band, in order, with the numbers of the buckets they share.
+
+    Each band has one key an item; only one band is looked at at a time.
+    """
+    items, numbers, made = [np.empty(0, np.int32)], [np.empty(0, np.int32)], 0
+    for keys in bands:
+        order = np.argsort(keys, kind="stable")
+        again = np.zeros(len(keys) + 1, bool)  # equal to the key before it
+        again[1:-1] = keys[order[1:]] == keys[order[:-1]]
+        shared = again[1:] | again[:-1]
+        number = np.cumsum(~again[:-1])[shared] + made
+        made += len(keys)
+        items.append(order[shared].astype(np.int32))
+        numbers.append(number.astype(np.int32))
+    item, number = np.concatenate(items), np.concatenate(numbers)
+    order = np.argsort(item, kind="stable")
+    item, number = item[order], number[order]
+    for start, end in pairwise([*np.flatnonzero(np.diff(item, prepend=-1)).tolist(), len(item)]):
+        yield int(item[start]), number[start:end].tolist()
+
+
+def joined(shared: Iterable[tuple[int, list[int]]], find: Callable[[int, list[int]], int]) -> tuple[dict[int, int], int]:
+    """Each item joins an earlier one that joined none itself, so that no chain of small steps collapses.
+
+    ``find(item, earlier)`` picks one of the earlier items, those with most buckets in common first, or -1. Returns
+    whom each item joined, and how many joined none but were not compared with all that share a bucket.
+    """
+    alone: defaultdict[int, list[int]] = defaultdict(list)  # bucket -> items that joined none
+    full: set[int] = set()
+    out: dict[int, int] = {}
+    unsure = 0
+    for item, own in shared:
+        common = Counter(other for b in own if b in alone for other in alone[b])
+        best = sorted(common, key=lambda other: (-common[other], other))
+        other = find(item, best[:COMPARED]) if best else -1
+        if other >= 0:
+            out[item] = other
+            continue
+        unsure += len(best) > COMPARED or not full.isdisjoint(own)
+        for b in own:
+            if len(alone[b]) < COMPARED:
+                alone[b].append(item)
+            else:
+                full.add(b)
+    return out, unsure

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import xxhash
 
 from prefdata.decisions import Decisions, Index, Signals
-from prefdata.errors import OutputError
+from prefdata.errors import ConfigError, InputError, OutputError
 from prefdata.report.summary import Row
 
 OWN = ("data", "audit", "recipes", "report.html", "manifest.json", "README.md", "spotcheck.csv")
@@ -78,6 +78,19 @@ def writing(out: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise OutputError(f"cannot be written: {error.strerror or error}", where=str(error.filename or out), hint="Make room; --resume goes on.") from error
+
+
+@contextmanager
+def tidying(out: Path, resumable: bool) -> Iterator[None]:
+    """After an error that going on cannot mend, leave nothing half-done; an interrupted run keeps its parts."""
+    try:
+        yield
+    except (InputError, ConfigError):
+        if not resumable:
+            shutil.rmtree(out / ".work", ignore_errors=True)
+            if not any(out.iterdir()):
+                out.rmdir()
+        raise
 
 
 def put(path: Path, data: bytes | str) -> None:

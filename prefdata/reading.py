@@ -76,7 +76,7 @@ def read(chunk: Chunk) -> Block:
     texts: list[bytes] = []
     if chunk.kind == "documents":
         line, last = chunk.first_line, 0
-        for start, stop in spans(data):
+        for start, stop in spans(data):  # whole objects: the planner cut between them
             line += data.count(b"\n", last, start)
             last = start
             texts.append(data[start:stop])
@@ -152,7 +152,10 @@ _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
 
 
 def spans(data: bytes | mmap.mmap, start: int = 0, depth: int = 0) -> Iterator[tuple[int, int]]:
-    """Byte ranges of the objects ``depth`` brackets inside of ``data`` (0: objects one after the other)."""
+    """Byte ranges of the objects ``depth`` brackets inside of ``data`` (0: objects one after the other).
+
+    Raises EOFError where the data end inside of one.
+    """
     level, opened = 0, 0
     for match in _TOKEN.finditer(data, start):
         mark = match.group()
@@ -166,6 +169,8 @@ def spans(data: bytes | mmap.mmap, start: int = 0, depth: int = 0) -> Iterator[t
                 yield opened, match.end()
             if level < depth:
                 return
+    if level:
+        raise EOFError
 
 
 def _parquet_rows(chunk: Chunk) -> pa.Table:

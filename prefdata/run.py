@@ -141,6 +141,7 @@ def run(action: Action, source: Any, out: Path | None, pipeline: Pipeline, optio
         else:
             work = output.prepare(out, overwrite=options.overwrite, resume=options.resume, inputs=_inputs(source))
             stack.enter_context(output.writing(out))
+            stack.enter_context(output.tidying(out, resumable=options.resume or options.keep_scratch))
         shares = split.parse(options.split) if options.split else {}
         exports = recipes.chosen(options.export)
         tell("reading", 0, 0)

@@ -1,8 +1,7 @@
 """How alike two answers are: character ratio, ROUGE-L, BLEU, cosine; and what kind of likeness it is.
 
-Every score is in [0, 1], finite, the same when the answers change places, and computed from the one pair alone.
-Nothing is folded away before comparing: case, punctuation, symbols and white space count.
-"""
+Every score is in [0, 1], finite, the same when the answers change places, and computed from the one pair
+alone. Nothing is folded away before comparing: case, punctuation, symbols and white space count."""
 
 from __future__ import annotations
 
@@ -28,7 +27,9 @@ Rows = npt.NDArray[np.int64]
 
 DIFFERENT, EXACT, NORMALISED, FORMAT_ONLY, SMALL = range(5)
 LONG = 8_000
-"""Characters; if both answers are longer, ``ratio`` compares words: characters would take time with their square."""
+"""Characters; if both answers are longer, ``ratio`` compares words: characters would take time with their
+square.
+"""
 _ALIKE, _NEAR = 0.6, 0.9
 
 _MARKS = b",.*_ \t\r\n\v\f\x1c\x1d\x1e\x1f"
@@ -45,8 +46,8 @@ def ratios(a: Sequence[str], b: Sequence[str], cutoff: float | None = None) -> S
     long = [i for i, (x, y) in enumerate(zip(a, b, strict=True)) if len(x) > LONG and len(y) > LONG]
     if long:
         a, b = list(a), list(b)
-        at_words = (words(pa.array([side[i] for i in long], pa.large_string())) for side in (a, b))
-        found = word_ratios(*at_words, np.arange(len(long)), cutoff)
+        x_words, y_words = (words(pa.array([side[i] for i in long], pa.large_string())) for side in (a, b))
+        found = word_ratios(x_words, y_words, np.arange(len(long)), cutoff)
         for i in long:
             a[i] = b[i] = ""
     out = np.array([ratio(x, y, score_cutoff=cutoff) for x, y in zip(a, b, strict=True)], np.float64)
@@ -56,7 +57,9 @@ def ratios(a: Sequence[str], b: Sequence[str], cutoff: float | None = None) -> S
 
 
 def word_ratios(a: Words, b: Words, rows: Rows, cutoff: float | None = None) -> Scores:
-    """F of the longest common subsequence of words (ROUGE-L): 2 * LCS / all words. 0 where there is no word."""
+    """F of the longest common subsequence of words (ROUGE-L): 2 * LCS / all words. 0 where there is no
+    word.
+    """
     out = np.zeros(len(rows))
     for k, (x, y) in enumerate(zip(_word_lists(a, rows), _word_lists(b, rows), strict=True)):
         if x and y:
@@ -77,7 +80,9 @@ def bleus(a: Words, b: Words, rows: Rows) -> Scores:
         s, t = " ".join(map(str, x)), " ".join(map(str, y))
         if s and t:
             there, back = bleu.sentence_score(s, [t]).score, bleu.sentence_score(t, [s]).score
-            out[k] = (min(there, back) + max(there, back)) / 200  # ordered, so that a swap gives the same last bit
+            out[k] = (
+                min(there, back) + max(there, back)
+            ) / 200  # ordered, so that a swap gives the same last bit
     return np.clip(out, 0, 1)
 
 
@@ -91,14 +96,18 @@ def cosines(a: Sequence[str], b: Sequence[str], encoder: Encoder) -> Scores:
 
 
 def _word_lists(side: Words, rows: Rows) -> list[list[int]]:
-    return [side.hashes[side.offsets[i] : side.offsets[i + 1]].tolist() for i in rows.tolist()]
+    hashes: npt.NDArray[np.uint32] = side.hashes
+    return [hashes[side.offsets[i] : side.offsets[i + 1]].tolist() for i in rows.tolist()]
 
 
-# --------------------------------------------------------------------------------------------------------- kinds
+# ---------------------------------------------------------------------------------------------------------
+# kinds
 
 
 def kind_of_equal(a: str, b: str) -> int:
-    """The kind of two answers whose normal forms are equal: leading white space still counts (it indents code)."""
+    """The kind of two answers whose normal forms are equal: leading white space still counts (it indents
+    code).
+    """
     if a == b:
         return EXACT
     return NORMALISED if text.normal("!" + a) == text.normal("!" + b) else SMALL
@@ -120,7 +129,13 @@ def format_only(a: str, b: str) -> bool:
 
     Answers with digits or anything that looks like code never are: there a point or a star is content.
     """
-    if _skeleton(a) != _skeleton(b) or _DIGIT.search(a) or _DIGIT.search(b) or _CODE.search(a) or _CODE.search(b):
+    if (
+        _skeleton(a) != _skeleton(b)
+        or _DIGIT.search(a)
+        or _DIGIT.search(b)
+        or _CODE.search(a)
+        or _CODE.search(b)
+    ):
         return False
     bare = _bare(a)
     return bare == _bare(b) and _word_count(bare) >= 5

@@ -1,37 +1,37 @@
-"""Token ids exactly as a trainer makes them: Hugging Face tokenizers without torch, and a checked faster engine.
+"""Token ids exactly as a trainer makes them: Hugging Face tokenizers without torch, and a checked faster
+engine.
 
-`splintr` gives the same ids about 40 times as fast. It is believed only where it agrees with the tokenizer itself on a
-fixed sample of many scripts and on the first texts of every batch; otherwise the tokenizer itself does the work.
-"""
+``splintr`` gives the same ids about 40 times as fast. It is believed only where it agrees with the
+tokenizer on a fixed sample of many scripts and on the first texts of every batch; otherwise the tokenizer
+does the work."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import orjson
 
 from prefdata.errors import ConfigError
-
-Ints = npt.NDArray[np.int64]
+from prefdata.ragged import Ragged
 
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _CASED = (
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+%s|"
-    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*%s|%s| ?[^\s\p{L}\p{N}]+[\r\n/]*|"
-    r"\s*[\r\n]+|\s+(?!\S)|\s+"
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*%s|%s|"
+    r" ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 _SHORT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _PLAIN = _SHORT + r"|[^\r\n\p{L}\p{N}]?\p{L}+|%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-# Published split rules in which no match holds a letter followed by a space, and none looks behind: text may be cut
-# between the two, and the parts tokenised apart, without a change of ids. (GPT-2, Llama 3, Qwen 2, o200k, Tekken,
-# DeepSeek 2/3.) A rule that is not listed only costs time.
+# Published split rules in which no match holds a letter followed by a space, and none looks behind: text
+# may be cut between the two, and the parts tokenised apart, without a change of ids. (GPT-2, Llama 3, Qwen
+# 2 and 3.5, o200k, Tekken, DeepSeek 3.) A rule that is not listed only costs time.
 _CUTTABLE = frozenset({
     _GPT2,
     _PLAIN % r"\p{N}{1,3}",
@@ -39,74 +39,46 @@ _CUTTABLE = frozenset({
     _CASED % (_SHORT + "?", _SHORT + "?", r"\p{N}{1,3}"),
     _CASED % ("", "", r"\p{N}"),
     r"\p{N}{1,3}",
+    (_PLAIN % r"\p{N}").replace(r"\p{L}+|", r"[\p{L}\p{M}]+|").replace(r"^\s\p{L}", r"^\s\p{L}\p{M}"),
     "[一-龥\u3040-ゟ゠-ヿ]+",
-    "[一-龥぀-ゟ゠-ヿ]+",
     "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"
     "| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
 })  # fmt: skip
 
-# What engines have been seen to differ on: many scripts, marks, joiners, digits, white space, code, control characters.
+# Where engines have been seen to differ: scripts, marks, joiners, digits, white space, code, control
+# characters.
 _SAMPLE = (
-    "", " ", "\n\n", "a", "The cat's out; they'll say it's 12,345.67 (or 50%)!", "  two  spaces \t tab\r\nnext\n\n\nend  ",
-    "Zürich, cafe\u0301, naïve, ﬁne, Ⅷ ½ ٣", "日本語の文章。カタカナ、漢字。", "中文句子，包括标点。", "한국어 문장입니다.", "नमस्ते दुनिया",
-    "ภาษาไทยไม่มีช่องว่าง", "مرحبا بالعالم", "שלום עולם", "Привет, мир!", "👍🏽 👨‍👩‍👧 \u200b\u00a0\u3000\ufeff|\u2028",
+    *(
+        "",
+        " ",
+        "\n\n",
+        "a",
+        "  two  spaces \t tab\r\nnext\n\n\nend  ",
+        "x" * 300,
+        "1" * 40,
+        "--- *** ___ ...!!!",
+    ),
+    *(
+        "The cat's out; they'll say it's 12,345.67 (or 50%)!",
+        "Zürich, cafe\u0301, naïve, ﬁne, Ⅷ ½ ٣",
+        "Привет, мир!",
+    ),
+    *(
+        "日本語の文章。カタカナ、漢字。",
+        "中文句子，包括标点。",
+        "한국어 문장입니다.",
+        "नमस्ते दुनिया",
+        "ภาษาไทยไม่มีช่องว่าง",
+    ),
+    *(
+        "مرحبا بالعالم",
+        "שלום עולם",
+        "👍🏽 👨\u200d👩\u200d👧 \u200b\u00a0\u3000\ufeff|\u2028",
+        "\x00\x1f\x7f\ufffd",
+    ),
     "def f(x):\n\treturn {'a': [x**2, x_1]}  # ok\n```\n<b>&amp;</b> https://x.org/?q=1",
-    "\x00\x1f\x7f\ufffd", "x" * 300, "1" * 40, "--- *** ___ ...!!!", "<|im_start|>user\nhi<|im_end|>\n", "</s><s> [INST] x [/INST]",
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Ragged:
-    """Many id sequences in one array: sequence ``i`` is ``ids[at[i]:at[i + 1]]``."""
-
-    ids: npt.NDArray[np.uint32]
-    at: Ints
-
-    @cached_property
-    def lengths(self) -> Ints:
-        """The length of each sequence."""
-        return np.diff(self.at)
-
-    def __len__(self) -> int:
-        return len(self.at) - 1
-
-    def __getitem__(self, i: int) -> npt.NDArray[np.uint32]:
-        return self.ids[self.at[i] : self.at[i + 1]]
-
-    def part(self, start: int, stop: int) -> Ragged:
-        """The sequences from ``start`` up to ``stop``, as a view."""
-        lo, hi = self.at[start], self.at[stop]
-        return Ragged(self.ids[lo:hi], self.at[start : stop + 1] - lo)
-
-    def followed_by(self, tail: Sequence[int]) -> Ragged:
-        """Every sequence with the same ids put behind it."""
-        if not tail:
-            return self
-        n, k = len(self), len(tail)
-        at = self.at + np.arange(n + 1) * k
-        out = np.empty(len(self.ids) + n * k, np.uint32)
-        own = np.arange(len(self.ids)) + np.repeat(np.arange(n) * k, self.lengths)
-        out[own] = self.ids
-        out[(at[1:] - k)[:, None] + np.arange(k)] = np.asarray(tail, np.uint32)
-        return Ragged(out, at)
-
-
-def common_prefix(a: Ragged, b: Ragged) -> Ints:
-    """How many leading ids sequence ``i`` of ``a`` shares with sequence ``i`` of ``b``."""
-    most = np.minimum(a.lengths, b.lengths)
-    out = most.copy()
-    rows, done, step = np.arange(len(a)), 0, 16
-    while len(rows):  # most pairs part early: look at few ids of all, then at many of the few that are left
-        take = np.minimum(most[rows] - done, step)
-        which = np.repeat(np.arange(len(rows)), take)
-        k = np.arange(len(which)) - np.repeat(np.cumsum(take) - take, take) + done
-        unlike = np.flatnonzero(a.ids[a.at[rows][which] + k] != b.ids[b.at[rows][which] + k])
-        first = unlike[np.diff(which[unlike], prepend=-1) > 0]
-        out[rows[which[first]]] = k[first]
-        open_ = most[rows] > done + step
-        open_[which[first]] = False
-        rows, done, step = rows[open_], done + step, step * 16
-    return out
+    "<|im_start|>user\nhi<|im_end|>\n</s><s> [INST] x [/INST]",
+)
 
 
 class Tokenizer:
@@ -125,7 +97,7 @@ class Tokenizer:
         return self.hf.eos_token  # type: ignore[no-any-return]
 
     def _affixes(self) -> tuple[list[int], list[int]] | None:
-        """Ids that the tokenizer puts before and behind every plain text; None where it is not that simple."""
+        """Ids that the tokenizer puts before and behind every plain text; None if that is not so simple."""
         found = None
         for text in ("a", "Hello world", "日本 12", " x\n"):
             bare, whole = self._hf([text], special=False)[0], self._hf([text], special=True)[0]
@@ -140,11 +112,12 @@ class Tokenizer:
         return found
 
     def _hf(self, texts: Sequence[str], special: bool) -> list[list[int]]:
-        return self.hf(list(texts), add_special_tokens=special)["input_ids"] if texts else []  # type: ignore[no-any-return]
+        ids: list[list[int]] = self.hf(list(texts), add_special_tokens=special)["input_ids"] if texts else []
+        return ids
 
     @cached_property
     def fast(self) -> Any:
-        """The splintr engine without start and end tokens, or None (not installed, not supported, not the same ids)."""
+        """The splintr engine without start and end tokens; None if not there or not sure to be right."""
         added = self.config.get("added_tokens", [])
         # splintr reads the `single_word` rule differently next to an underscore
         if self.config.get("model", {}).get("type") != "BPE" or any(t.get("single_word") for t in added):
@@ -168,21 +141,20 @@ class Tokenizer:
 
     @property
     def fast_refused(self) -> bool:
-        """True if splintr is installed but does not give this tokenizer's ids."""
-        if self.fast is not None:
-            return False
-        from importlib.util import find_spec
-
-        return find_spec("splintr") is not None
+        """True if splintr is installed but not sure to give this tokenizer's ids."""
+        return self.fast is None and find_spec("splintr") is not None
 
     def encode(self, texts: Sequence[str], special: bool = False) -> tuple[Ragged, bool]:
-        """Ids of all texts, and whether splintr was found to differ on them (they are right either way).
+        """Ids of all texts, and whether splintr is there but was not to be trusted (the ids are right
+        either way).
 
         ``special``: with the start and end tokens that the tokenizer adds to a plain text.
         """
         before, behind = self.affixes if special and self.affixes else ([], [])
         engine = self.fast if not special or self.affixes is not None else None
-        refused = engine is not None and not self._agrees(engine, [t[:2000] for t in texts[:8]])
+        refused = self.fast_refused or (
+            engine is not None and not self._agrees(engine, [t[:2000] for t in texts[:8]])
+        )
         if engine is None or refused:
             return self._slow(texts, special), refused
         # one flat buffer a text: no Python integers, no thread pool that a forked worker could hang on
@@ -210,15 +182,22 @@ class Tokenizer:
             return False
         if self.config["model"].get("dropout"):
             return False
-        if any(t["single_word"] or t["lstrip"] or t["rstrip"] or _letter_space(t["content"]) for t in self.config["added_tokens"]):
+        if any(
+            t["single_word"] or t["lstrip"] or t["rstrip"] or _letter_space(t["content"])
+            for t in self.config["added_tokens"]
+        ):
             return False
         normal = _flat(self.config.get("normalizer"), "normalizers")
         if any(n["type"] not in ("NFC", "NFKC") for n in normal):
             return False
         steps = _flat(self.config.get("pre_tokenizer"), "pretokenizers")
-        return bool(steps) and any(_splits(s) for s in steps) and all(_splits(s) or _harmless(s) for s in steps)
+        return (
+            bool(steps) and any(_splits(s) for s in steps) and all(_splits(s) or _harmless(s) for s in steps)
+        )
 
-    def render(self, conversations: Sequence[Sequence[Mapping[str, Any]]], generation: bool, **kwargs: Any) -> list[str]:
+    def render(
+        self, conversations: Sequence[Sequence[Mapping[str, Any]]], generation: bool, **kwargs: Any
+    ) -> list[str]:
         """Chat template applied to each conversation."""
         if not self.hf.chat_template:
             raise ConfigError(
@@ -232,7 +211,7 @@ class Tokenizer:
 
 
 def _letter_space(text: str) -> bool:
-    return any(a.isalpha() and b == " " for a, b in zip(text, text[1:], strict=False))
+    return any(a.isalpha() and b == " " for a, b in pairwise(text))
 
 
 def _flat(step: Mapping[str, Any] | None, key: str) -> list[Mapping[str, Any]]:
@@ -246,9 +225,7 @@ def _splits(step: Mapping[str, Any]) -> bool:
     if step["type"] == "ByteLevel":
         return bool(step.get("use_regex", True)) and not step.get("add_prefix_space")
     # number rules alone do not part them, but they are never alone: one of the others stands beside them
-    return step["type"] == "Split" and step["behavior"] == "Isolated" and step["pattern"].get("Regex") in _CUTTABLE and (
-        r"\s+(?!\S)" in step["pattern"]["Regex"]
-    )
+    return _harmless(step) and step["type"] == "Split" and r"\s+(?!\S)" in step["pattern"]["Regex"]
 
 
 def _harmless(step: Mapping[str, Any]) -> bool:
@@ -259,7 +236,8 @@ def _harmless(step: Mapping[str, Any]) -> bool:
 
 
 def load(name: str, chat_template: str | None = None) -> Tokenizer:
-    """The tokenizer of a folder, a GGUF or ``tokenizer.json`` file, or a hub name (local cache; online only if allowed)."""
+    """The tokenizer of a folder, a GGUF or ``tokenizer.json`` file, or a hub name (from the local cache,
+    unless ``PREFDATA_ONLINE`` allows more); the same one for every call."""
     return _load(name, chat_template)
 
 
@@ -268,8 +246,13 @@ def _load(name: str, chat_template: str | None) -> Tokenizer:
     online = os.environ.get("PREFDATA_ONLINE") == "1"
     path = Path(name).expanduser()
     local = path.exists()
-    if not local and (name.startswith(("/", ".", "~")) or name.count("/") > 1 or path.suffix in (".json", ".gguf")):
-        raise ConfigError("no such tokenizer folder", where=name, hint="Give the folder that holds tokenizer.json.")
+    written_as_path = (
+        name.startswith(("/", ".", "~")) or name.count("/") > 1 or path.suffix in (".json", ".gguf")
+    )
+    if not local and written_as_path:
+        raise ConfigError(
+            "no such tokenizer folder", where=name, hint="Give the folder that holds tokenizer.json."
+        )
     extra: dict[str, Any] = {"local_files_only": not online, "trust_remote_code": False}
     where = str(path) if local else name
     if local and path.is_file():
@@ -280,11 +263,16 @@ def _load(name: str, chat_template: str | None) -> Tokenizer:
 
     try:
         hf = AutoTokenizer.from_pretrained(where, **extra)
-    except Exception as error:  # transformers raises OSError, ValueError, KeyError and more for what is one mistake
+    except Exception as error:  # OSError, ValueError, KeyError and more for what is one mistake
         if local:
-            raise ConfigError(f"holds no tokenizer that can be read: {_first_line(error)}", where=name) from error
-        hint = "" if online else "It is no folder here and not in the local cache; --online may fetch it."
-        raise ConfigError(f"tokenizer cannot be loaded: {_first_line(error)}", where=name, hint=hint) from error
+            raise ConfigError(f"holds no readable tokenizer: {_first_line(error)}", where=name) from error
+        if online:
+            raise ConfigError(f"tokenizer cannot be loaded: {_first_line(error)}", where=name) from error
+        raise ConfigError(
+            "no such tokenizer here: neither a folder nor in the local Hugging Face cache",
+            where=name,
+            hint="Give a folder, or allow the download with --online.",
+        ) from error
     if chat_template is not None:
         template = Path(chat_template).expanduser()
         if not template.is_file():
@@ -294,4 +282,5 @@ def _load(name: str, chat_template: str | None) -> Tokenizer:
 
 
 def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error).strip().splitlines()[0][:200] if str(error).strip() else ''}"
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:200] if lines else ''}"

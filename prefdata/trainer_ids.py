@@ -1,13 +1,11 @@
 """What TRL's ``DPOTrainer`` (1.16) makes of a pair: the ids of ``_prepare_dataset``, counted without torch.
 
-Text rows: the end token is put behind both answers where it is missing. Chat rows: the chat template renders the prompt
-(with the generation prompt), prompt + chosen and prompt + rejected. Prompt and whole are tokenised together, and the
-border is where the ids of the prompt alone and of the wholes part.
-"""
+Text rows: the end token is put behind both answers where it is missing. Chat rows: the chat template
+renders the prompt (with the generation prompt), prompt + chosen and prompt + rejected. Prompt and answer
+are tokenised together, and the border is where the ids of the prompt alone and of the two wholes part."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +14,8 @@ import orjson
 
 from prefdata.errors import ConfigError
 from prefdata.pairs import Message, Pair, Pairs, Side, images_of
-from prefdata.tokens import Ints, Ragged, Tokenizer, common_prefix
+from prefdata.ragged import Ints, Ragged, common_prefix
+from prefdata.tokens import Tokenizer
 
 NOT_PREFIX, DOUBLE_START, MISSING_START, DOUBLE_END, MISSING_END, REFUSED, SAME, SLOW, PICTURES = (
     1 << i for i in range(9)
@@ -29,7 +28,8 @@ def of_text(tokenizer: Tokenizer, pairs: Pairs, at: list[int]) -> tuple[Ints, In
     """Counts (prompt, chosen, rejected, shared) and flags of the text rows at those places."""
     eos = tokenizer.eos
     if eos is None:
-        raise ConfigError("the tokenizer has no end token", where=tokenizer.name, hint="The trainer needs one: set eos_token.")
+        what, hint = "the tokenizer has no end token", "The trainer needs one: set eos_token."
+        raise ConfigError(what, where=tokenizer.name, hint=hint)
     three: list[Three] = []
     same = np.zeros(len(at), np.int64)
     prompts, chosens, rejecteds = (pairs.texts(side) for side in ("prompt", "chosen", "rejected"))
@@ -107,12 +107,23 @@ def _messages(side: Side, role: str) -> list[Message]:
     return [{"role": role, "content": side}] if isinstance(side, str) else side
 
 
+def _shared(a: str, b: str) -> int:
+    """How many characters two texts share from the beginning."""
+    low, high = 0, min(len(a), len(b))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if a.startswith(b[:middle]) else (low, middle - 1)
+    return low
+
+
 def _cut(three: Three) -> int:
-    """Where the beginning that all three share may be cut off: between a Latin letter and a space, as late as possible."""
+    """Where the beginning that all three share may be cut off: between a Latin letter and a space, as late
+    as can be.
+    """
     prompt, chosen, rejected = three
     n = len(prompt)
     if not (chosen.startswith(prompt) and rejected.startswith(prompt)):
-        n = len(os.path.commonprefix([prompt, chosen, rejected]))  # noqa: PTH: characters, not paths
+        n = min(_shared(prompt, chosen), _shared(prompt, rejected))
     at = prompt.rfind(" ", 1, n)
     while at > 0 and not ("a" <= prompt[at - 1] <= "z" or "A" <= prompt[at - 1] <= "Z"):
         at = prompt.rfind(" ", 1, at)
@@ -122,8 +133,8 @@ def _cut(three: Three) -> int:
 def _count(tokenizer: Tokenizer, rows: Sequence[Three], special: bool) -> tuple[Ints, Ints]:
     """The four counts and the flags of prompt, prompt + chosen, prompt + rejected, given as whole texts.
 
-    Their shared beginning is tokenised once, up to a place where the tokenizer's split rule parts it for certain.
-    """
+    Their shared beginning is tokenised once, up to a place where the tokenizer's split rule parts it for
+    certain."""
     n = len(rows)
     cuts = [_cut(r) for r in rows] if tokenizer.cuttable else [0] * n
     affixes = tokenizer.affixes if special else ([], [])
@@ -139,8 +150,8 @@ def _count(tokenizer: Tokenizer, rows: Sequence[Three], special: bool) -> tuple[
     border = np.minimum(common_prefix(alone, chosen), common_prefix(alone, rejected))
     shared = common_prefix(chosen, rejected)
     counts = np.stack([start + border, chosen.lengths - border, rejected.lengths - border, start + shared])
-    flags = np.where(border < alone.lengths, NOT_PREFIX, 0) | np.where(refused, SLOW, 0)
-    flags |= _start_flags(tokenizer, before, head, chosen)
+    flags: Ints = NOT_PREFIX * (border < alone.lengths).astype(np.int64) + SLOW * int(refused)
+    flags = flags | _start_flags(tokenizer, before, head, chosen)
     return counts, flags | _end_flags(tokenizer, border, chosen) | _end_flags(tokenizer, border, rejected)
 
 

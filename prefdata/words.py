@@ -26,20 +26,43 @@ import pyarrow as pa
 
 from prefdata import words_numpy
 from prefdata.lexicon import (
-    APOSTROPHE, CALL, CLASS, CONTENT, DIGIT, INDENT, JOIN, LINE, MARK, SEMICOLON, SIGN, SINGLE, SKIP, SLOTS, TAB, TICK,
-    TOKENS_PER_MARK, WORD, A, B, P, Q, T, classes, mixed, vocabulary,
-)  # fmt: skip
+    APOSTROPHE,
+    CALL,
+    CLASS,
+    CONTENT,
+    DIGIT,
+    INDENT,
+    JOIN,
+    LINE,
+    MARK,
+    SEMICOLON,
+    SIGN,
+    SINGLE,
+    SKIP,
+    SLOTS,
+    TAB,
+    TICK,
+    TOKENS_PER_MARK,
+    WORD,
+    A,
+    B,
+    P,
+    Q,
+    T,
+    classes,
+    mixed,
+    vocabulary,
+)
+from prefdata.words_numpy import U32, U64, Bytes, Ints
 
-U32, U64 = npt.NDArray[np.uint32], npt.NDArray[np.uint64]
-Ints = npt.NDArray[np.int64]
-_Scan = Callable[[npt.NDArray[np.uint8], Ints], tuple[U32, Ints, U64]]
+_Scan = Callable[[Bytes, Ints], tuple[U32, Ints, U64]]
 
-_COMPILED_FROM = 6_000_000  # bytes in a batch; below, importing numba takes longer than numpy takes to do the work
+_COMPILED_FROM = 6_000_000  # bytes in a batch; below, importing numba takes longer than numpy does
 
 
 @dataclass(frozen=True)
 class Words:
-    """Word hashes of ``n`` texts one after the other; text ``i`` has ``hashes[offsets[i]:offsets[i + 1]]``."""
+    """Word hashes of texts one after the other; text ``i`` has ``hashes[offsets[i]:offsets[i + 1]]``."""
 
     hashes: U32
     offsets: Ints
@@ -55,12 +78,12 @@ def words(texts: pa.StringArray | pa.LargeStringArray) -> Words:
     """Word hashes of an Arrow array of text, which may be a slice of a larger one."""
     wide = pa.types.is_large_string(texts.type)
     _, places, payload = texts.buffers()
-    if not len(texts) or payload is None:
-        return Words(np.empty(0, np.uint32), np.zeros(len(texts) + 1, np.int64), mixed(np.zeros(len(texts), np.uint64)))
-    offsets = np.frombuffer(places, np.int64 if wide else np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    n = len(texts)
+    if not n or payload is None:
+        return Words(np.empty(0, np.uint32), np.zeros(n + 1, np.int64), mixed(np.zeros(n, np.uint64)))
+    offsets = np.frombuffer(places, np.int64 if wide else np.int32)[texts.offset : texts.offset + n + 1]
     data = np.frombuffer(payload, np.uint8)[offsets[0] : offsets[-1]]
-    offsets = offsets.astype(np.int64) - offsets[0]
-    return Words(*_best(len(data))(data, offsets))
+    return Words(*_best(len(data))(data, offsets.astype(np.int64) - offsets[0]))
 
 
 def _best(size: int) -> _Scan:
@@ -70,9 +93,9 @@ def _best(size: int) -> _Scan:
 
 
 def _scan(
-    data: npt.NDArray[np.uint8],
+    data: Bytes,
     offsets: Ints,
-    table: npt.NDArray[np.uint8],
+    table: Bytes,
     vocabulary: U64,
     shift: np.uint64,
     out: U32,
@@ -111,8 +134,8 @@ def _scan(
                 elif size == 3:
                     cp = (b & 15) << 12 | (int(data[i + 1]) & 63) << 6 | (int(data[i + 2]) & 63)
                 elif size == 4:
-                    cp = (b & 7) << 18 | (int(data[i + 1]) & 63) << 12 | (int(data[i + 2]) & 63) << 6 | (int(data[i + 3]) & 63)
-                    cp = min(cp, 0x10FFFF)
+                    cp = (b & 7) << 18 | (int(data[i + 1]) & 63) << 12 | (int(data[i + 2]) & 63) << 6
+                    cp = min(cp | (int(data[i + 3]) & 63), 0x10FFFF)
             k = int(table[cp])
             kind = k & CLASS
             if kind >= SKIP:
@@ -228,9 +251,9 @@ def _compiled() -> Callable[..., int]:
     return made  # type: ignore[no-any-return]
 
 
-def with_numba(data: npt.NDArray[np.uint8], offsets: Ints) -> tuple[U32, Ints, U64]:
+def with_numba(data: Bytes, offsets: Ints) -> tuple[U32, Ints, U64]:
     """``words`` of UTF-8 bytes, compiled."""
-    out = np.empty(len(data), np.uint32)  # never more words than bytes; the pages not reached are never touched
+    out = np.empty(len(data), np.uint32)  # never more words than bytes; pages not reached stay untouched
     ends, contents = np.zeros(len(offsets), np.int64), np.empty(len(offsets) - 1, np.uint64)
     table, shift = vocabulary()
     total = _compiled()(data, offsets, classes(), table, shift, out, ends[1:], contents)

@@ -8,12 +8,37 @@ import numpy as np
 import numpy.typing as npt
 
 from prefdata.lexicon import (
-    APOSTROPHE, CALL, CLASS, CONTENT, DIGIT, INDENT, JOIN, LINE, MARK, SEMICOLON, SIGN, SINGLE, SKIP, SLOTS, TAB, TICK,
-    TOKENS_PER_MARK, WORD, P, Q, T, classes, mixed, vocabulary,
-)  # fmt: skip
+    APOSTROPHE,
+    CALL,
+    CLASS,
+    CONTENT,
+    DIGIT,
+    INDENT,
+    JOIN,
+    LINE,
+    MARK,
+    SEMICOLON,
+    SIGN,
+    SINGLE,
+    SKIP,
+    SLOTS,
+    TAB,
+    TICK,
+    TOKENS_PER_MARK,
+    WORD,
+    P,
+    Q,
+    T,
+    classes,
+    mixed,
+    vocabulary,
+)
 
-Bools, Bytes = npt.NDArray[np.bool_], npt.NDArray[np.uint8]
-Ints, U32, U64 = npt.NDArray[np.int64], npt.NDArray[np.uint32], npt.NDArray[np.uint64]
+Bools = npt.NDArray[np.bool_]
+Bytes = npt.NDArray[np.uint8]
+Ints = npt.NDArray[np.int64]
+U32 = npt.NDArray[np.uint32]
+U64 = npt.NDArray[np.uint64]
 _BLOCK = 300_000  # bytes looked at in one go, as numpy's arrays here take about 100 bytes a byte
 
 
@@ -69,7 +94,7 @@ class _Tokens:
         self.line_text = np.searchsorted(edges, at[line_ends], "right") - 1
         tabs = np.flatnonzero(cp == TAB)
         behind = np.searchsorted(tabs, first)
-        self.tabbed = np.append(-1, tabs)[behind] > line_ends[self.line]  # a tab between the line's start and here
+        self.tabbed = np.append(-1, tabs)[behind] > line_ends[self.line]  # a tab since the line began
         self.counts = np.bincount(self.text, minlength=len(offsets) - 1)
 
 
@@ -104,7 +129,7 @@ def _powers(base: int, n: int) -> U64:
 
 
 def _polynomial(values: U64, starts: Ints, ends: Ints, base: np.uint64) -> U64:
-    """Of each range, ``sum(value * base ** (end - 1 - i))`` modulo 2**64: what Horner's rule gives, without a loop."""
+    """Of each range, ``sum(value * base ** (end - 1 - i))`` modulo 2**64, which is Horner's rule without a loop."""
     size = 1 << max(16, len(values).bit_length())
     inverse = _powers(pow(int(base), -1, 1 << 64), size)
     sums = np.zeros(len(values) + 1, np.uint64)
@@ -120,7 +145,7 @@ def _known(h: U64) -> Bools:
 def _telling(t: _Tokens) -> Bools:
     """Words that are content wherever they stand."""
     out = t.told | _known(t.hash)
-    before = np.roll(np.where(t.word, 0, t.first_class), 1)  # the class of a single character that this word touches
+    before = np.roll(np.where(t.word, 0, t.first_class), 1)  # class of the single character this word touches
     before[~t.touches] = 0
     letter = t.first_char | 32
     alone = t.word & (t.end - t.start == 1) & (letter >= 97) & (letter <= 122)

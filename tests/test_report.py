@@ -178,6 +178,7 @@ def facts(path, n=400, action="clean", gates=(), read=None, long=1, source=None,
         for r in wanted:
             bad = fault[r] == "parse_error"
             p, c, j = ("", "", "") if bad else (t * long for t in texts(r, hostile))
+            j = "" if fault[r] == "empty_completion" else j
             out.append(Row(int(r), f"{r}.0", "hh <b>.jsonl", int(r) + 1, p, c, j, {"id": f"q{r}", "source": "<i>web</i>"},
                            '{"prompt": "<script>alert(9)</script>' if bad else None, "Expecting ',' at column 12" if bad else None))  # fmt: skip
         return out
@@ -348,10 +349,10 @@ def test_long_texts_are_cut_and_the_page_stays_small(tmp_path):
 
 def test_the_verdict_names_the_gate_and_what_was_not_checked(report, page):
     assert report.verdict.status == "gate_failed"
-    assert report.verdict.sentence == "Gate failed: too_similar is 7.3 %, wanted <= 5 %."
+    assert report.verdict.sentence == "Gate failed: too_similar is 7.3 %, wanted at most 5 %."
     assert "Length was not checked: no tokenizer was given." in report.verdict.notes
     said = plain(page)
-    assert "Gate failed: too_similar is 7.3 %, wanted &lt;= 5 %." in said
+    assert "Gate failed: too_similar is 7.3 %, wanted at most 5 %." in said
     assert "✗ failed" in said and "✓ passed" in said
 
 
@@ -360,7 +361,7 @@ def test_an_audit_says_would_and_a_partial_run_says_so(tmp_path):
     report = summarise(facts(tmp_path, action="audit", source=source))
     assert report.verdict.sentence.startswith("Would keep ") and report.verdict.partial
     assert "Partial: only the first 400 rows were read (--limit)." in report.verdict.notes
-    assert "partial" in plain(render(report, {}))
+    assert "Partial run" in plain(render(report, {}))
 
 
 def test_nothing_left_and_nothing_there(tmp_path):

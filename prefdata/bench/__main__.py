@@ -30,6 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     speed = commands.add_parser("speed", help="prefdata clean against a script by hand")
     speed.add_argument("--rows", type=int, action="append", help="repeatable; default 20000")
     speed.add_argument("--rounds", type=int, default=2)
+    speed.add_argument("-p", "--pipeline", default="certain")
     speed.add_argument("--workers", type=int, default=2)
     speed.add_argument(
         "--tokenizer", help="folder of a fast tokenizer; default: SmolLM2 or DeepSeek if installed"
@@ -57,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
         with tempfile.TemporaryDirectory(prefix="prefdata-bench-") as scratch:
             setting = Setting(
                 options.rows or [20_000], options.rounds, options.sources, options.tokenizer, options.seed,
-                not options.no_hand, options.workers, options.work or Path(scratch),
+                not options.no_hand, options.workers, options.pipeline, options.work or Path(scratch),
             )  # fmt: skip
             sizes, origin = run(setting, lambda line: print(line, file=sys.stderr, flush=True))
         table = markdown(sizes, origin, ["python", "-m", "prefdata.bench", *given])

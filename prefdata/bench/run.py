@@ -40,6 +40,7 @@ class Setting:
     seed: int = 1
     hand: bool = True
     workers: int = 2
+    pipeline: str = "certain"
     work: Path = Path("bench-work")
 
 
@@ -74,10 +75,12 @@ def process(command: Sequence[str], work: Path, name: str) -> dict[str, Any]:
     return {**found, "log": str(log)}
 
 
-def clean_command(corpus: Path, out: Path, folder: Path, workers: int) -> list[str]:
+def clean_command(
+    corpus: Path, out: Path, folder: Path, workers: int = 2, pipeline: str = "certain"
+) -> list[str]:
     """``prefdata clean`` as it is measured."""
     return [
-        sys.executable, "-m", "prefdata", "clean", str(corpus), str(out), "-p", "certain",
+        sys.executable, "-m", "prefdata", "clean", str(corpus), str(out), "-p", pipeline,
         "--set", f"token_length.tokenizer={folder}", "--set", f"token_length.max_length={MAX_LENGTH}",
         "--workers", str(workers), "--overwrite",
     ]  # fmt: skip
@@ -101,7 +104,7 @@ def run(setting: Setting, say: Say) -> tuple[list[Size], str]:
         size = Size(rows, made["bytes"] / 1e6)
         say(f"{rows} rows, {size.megabytes:.1f} MB, {made['kinds']}")
         out, by_hand = work / f"out-{rows}", work / f"byhand-{rows}.parquet"
-        commands = {"prefdata": clean_command(corpus, out, folder, setting.workers)}
+        commands = {"prefdata": clean_command(corpus, out, folder, setting.workers, setting.pipeline)}
         if setting.hand:
             commands["by hand"] = hand_command(corpus, by_hand, folder)
         for i in range(setting.rounds):

@@ -45,9 +45,7 @@ class Picked:
     near_kept: list[int]
 
 
-def pick(
-    made: Decisions, drops: Side | None, limit: float | None, over: Mask | None, each: int = 3
-) -> Picked:
+def pick(made: Decisions, drops: Side | None, limit: float | None, over: Mask | None, each: int = 3) -> Picked:
     """The worst rows acted on, and the nearest to the limit on each side; equal scores go by row number."""
     acted = made.action != 0
     if drops is None or limit is None or over is None:
@@ -177,9 +175,7 @@ def example(row: Row, cut: int, listed: bool, state: Any, marks: list[Mark], fin
 
 def _plain(value: Any) -> str:
     text = (
-        value
-        if isinstance(value, str)
-        else orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+        value if isinstance(value, str) else orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
     )
     return text if len(text) <= COLUMN_CUT else text[: COLUMN_CUT - 1] + "…"
 

@@ -53,9 +53,7 @@ def issues_of(
                     embedded=0,
                     overlaps=[
                         Overlap(key=k, reason=k.split("@")[0], rows=c, share=c / rows)
-                        for k, c in sorted(over.get(key, {}).items(), key=lambda item: (-item[1], item[0]))[
-                            :3
-                        ]
+                        for k, c in sorted(over.get(key, {}).items(), key=lambda item: (-item[1], item[0]))[:3]
                     ],
                 )
             )
@@ -68,9 +66,7 @@ def _title(text: str, reason: str) -> str:
     return first or reason.replace("_", " ").capitalize()
 
 
-def _overlaps(
-    n: int, keys: Sequence[Sequence[str]], decisions: Sequence[Decisions]
-) -> dict[str, dict[str, int]]:
+def _overlaps(n: int, keys: Sequence[Sequence[str]], decisions: Sequence[Decisions]) -> dict[str, dict[str, int]]:
     """How many rows of an issue have an issue of another stage as well: ``{key: {other key: rows}}``."""
     out: dict[str, dict[str, int]] = {}
     found = [np.flatnonzero((d.action != 0) & (d.reason >= 0)) for d in decisions]

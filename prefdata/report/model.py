@@ -54,8 +54,9 @@ class WhatIf(Part):
 
     limit: float
     acted: int
+    acted_share: float
     kept: int
-    share: float
+    kept_share: float
     change: int
     current: bool = False
 

@@ -29,9 +29,7 @@ def wilson(hits: int, n: int, ties: int = 0) -> Share:
     p = hits / n
     middle = (p + Z * Z / (2 * n)) / (1 + Z * Z / n)
     half = Z / (1 + Z * Z / n) * math.sqrt(p * (1 - p) / n + Z * Z / (4 * n * n))
-    return Share(
-        value=p, low=max(0.0, middle - half), high=min(1.0, middle + half), hits=hits, n=n, ties=ties
-    )
+    return Share(value=p, low=max(0.0, middle - half), high=min(1.0, middle + half), hits=hits, n=n, ties=ties)
 
 
 def nice(step: float) -> float:
@@ -84,12 +82,12 @@ def histogram(
     step = nice((high - low) / BINS) if high > low else nice(max(abs(low), 1.0) / 10)
     if _whole(before) and (limit is None or limit == math.floor(limit)):
         step = max(1.0, step)
-    origin = limit if limit is not None else 0.0
-    first = origin + math.floor((low - origin) / step + 1e-6) * step
-    bins = math.floor((high - first) / step + 1e-6) + 1
+    origin = 0.0 if limit is None else short(limit)
+    first = origin + math.floor((low - origin) / step + 1e-4) * step
+    bins = math.floor((high - first) / step + 1e-4) + 1
 
     def count(values: Floats) -> list[int]:
-        at = np.floor((values - first) / step + 1e-6).astype(np.int64)
+        at = np.floor((values - first) / step + 1e-4).astype(np.int64)
         return [int(c) for c in np.bincount(np.clip(at, 0, bins - 1), minlength=bins)]
 
     edges = [short(first + i * step) for i in range(bins + 1)]
@@ -157,7 +155,13 @@ def what_if(
         kept = asked - dropped - (count - base if verb == "drop" else 0)
         out.append(
             WhatIf(
-                limit=value, acted=count, kept=kept, share=kept / asked, change=count - base, current=current
+                limit=value,
+                acted=count,
+                acted_share=count / asked,
+                kept=kept,
+                kept_share=kept / asked,
+                change=count - base,
+                current=current,
             )
         )
     return out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -14,7 +15,8 @@ from typing import Any
 import jinja2
 
 from prefdata.pairs import readable
-from prefdata.report.model import Example, Histogram, Report
+from prefdata.report.model import Example, Histogram, Report, Share
+from prefdata.report.numbers import nice
 
 HOME = Path(__file__).parent / "templates"
 JSDIFF = "vendor/jsdiff-9.0.0.min.js"
@@ -51,13 +53,25 @@ def percent(value: float | None, digits: int = 1) -> str:
     return f"{text}\u00a0%"
 
 
+def change(value: int) -> str:
+    """A difference with its sign; none is a dash."""
+    return f"+{value:,}" if value > 0 else f"−{-value:,}" if value else "–"
+
+
+def interval(share: Share) -> str:
+    """The bounds of a share: ``57.2–67.2 %``."""
+    if share.low is None or share.high is None:
+        return "–"
+    return f"{100 * share.low:.1f}–{100 * share.high:.1f}\u00a0%"
+
+
 def number(value: Any) -> str:
     """A score or a finding's value, short."""
     if value is None:
         return "–"
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
-    return f"{value:,}" if isinstance(value, int) or value == int(value) else f"{value:,.4g}"
+    return f"{int(value):,}" if value == int(value) else f"{value:,.4g}"
 
 
 def megabytes(value: float) -> str:
@@ -86,12 +100,11 @@ def chart(data: Histogram, across: str = "scored") -> dict[str, Any]:
             for i, c in enumerate(counts) if c
         ]  # fmt: skip
 
-    step = max(1, round(n / 5))
-    ticks = []
-    for edge in data.edges[::step]:
-        x = at(edge)
+    ticks, step = [], nice((high - low) / 5)
+    for k in range(math.ceil(low / step - 1e-6), math.floor(high / step + 1e-6) + 1):
+        x = at(k * step)
         anchor = "start" if x < 20 else "end" if x > WIDTH - 20 else "middle"
-        ticks.append({"x": x, "text": f"{edge:,.6g}", "anchor": anchor})
+        ticks.append({"x": x, "text": f"{k * step:,.6g}", "anchor": anchor})
     limit = None if data.limit is None else at(data.limit)
     return {
         "width": WIDTH, "height": HEIGHT, "base": BASE,
@@ -139,7 +152,15 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     made.filters.update(
-        n=count, pct=percent, num=number, size=megabytes, visible=visible, readable=readable, chart=chart
+        n=count,
+        pct=percent,
+        interval=interval,
+        change=change,
+        num=number,
+        size=megabytes,
+        visible=visible,
+        readable=readable,
+        chart=chart,
     )
     return made
 

@@ -18,15 +18,14 @@ from prefdata.report.model import (
     Example,
     FindingReport,
     Funnel,
-    Issue,
     Length,
     Mark,
     Report,
     StageReport,
     Totals,
-    Verdict,
 )
 from prefdata.report.numbers import Mask, short
+from prefdata.report.verdict import verdict_of
 from prefdata.stage import Stage
 
 __all__ = ["Facts", "Row", "summarise"]
@@ -71,9 +70,7 @@ def summarise(facts: Facts) -> Report:
     own += [row for s in stages for f in s.findings for row in f.rows][:ALL_FINDING_ROWS]
     shown = _examples(facts, names, keys, stages, own)
     totals = _totals(facts)
-    tally = {
-        i.key: sum(r.listed and any(m.issue == i.key for m in r.marks) for r in shown.rows) for i in issues
-    }
+    tally = {i.key: sum(r.listed and any(m.issue == i.key for m in r.marks) for r in shown.rows) for i in issues}
     return Report(
         prefdata=facts.version,
         action=facts.action,
@@ -83,7 +80,7 @@ def summarise(facts: Facts) -> Report:
         source=dict(facts.source),
         splits=dict(facts.splits),
         gates=[dict(g) for g in facts.gates],
-        verdict=_verdict(facts, totals, issues, stages),
+        verdict=verdict_of(facts.action, facts.gates, bool(facts.source.get("partial")), totals, issues, stages),
         totals=totals,
         funnel=_funnel(names, facts),
         issues=[i.model_copy(update={"embedded": tally[i.key]}) for i in issues],
@@ -205,63 +202,17 @@ def _length(facts: Facts) -> Length:
     sound = np.zeros(len(signals), bool)
     for where, got in signals.batches(["pair.fault"]):
         sound[where] = np.asarray(pa.array(got["pair.fault"], from_pandas=True).is_null())
-    gap = signals.column("pair.chosen_words").astype(np.float32) - signals.column(
-        "pair.rejected_words"
-    ).astype(np.float32)
+    gap = signals.column("pair.chosen_words").astype(np.float32) - signals.column("pair.rejected_words").astype(
+        np.float32
+    )
     sound &= np.isfinite(gap)
     kept = sound & facts.outcome.kept
     after = np.where(facts.outcome.swapped[kept], -gap[kept], gap[kept])
     before = gap[sound]
     shares = [
-        numbers.wilson(int((g > 0).sum()), int((g != 0).sum()), ties=int((g == 0).sum()))
-        for g in (before, after)
+        numbers.wilson(int((g > 0).sum()), int((g != 0).sum()), ties=int((g == 0).sum())) for g in (before, after)
     ]
     return Length(before=shares[0], after=shares[1], histogram=numbers.histogram(before, after))
-
-
-def _verdict(facts: Facts, totals: Totals, issues: Sequence[Issue], stages: Sequence[StageReport]) -> Verdict:
-    failed = [g for g in facts.gates if not g.get("ok")]
-    most = next((i for i in issues if i.actions.get("drop")), None)
-    share = f"{totals.kept:,} of {totals.pairs:,} pairs"
-    notes, audit = list[str](), facts.action == "audit"
-    if not totals.pairs:
-        sentence = "The input holds no pairs"
-    elif not totals.kept:
-        were = "would be" if audit else "were"
-        sentence = f"Nothing is left: all {totals.pairs:,} pairs {were} dropped"
-    else:
-        sentence = f"{'Would keep' if audit else 'Kept'} {share} ({100 * totals.kept / totals.pairs:.1f} %)"
-    if most:
-        sentence += f"; the main cause of drops is {most.reason} ({most.actions['drop']:,})"
-    if failed:
-        notes.append(sentence + ".")
-        told = "; ".join(_gate(g) for g in failed)
-        sentence = f"Gate failed: {told}" if len(failed) == 1 else f"{len(failed)} gates failed: {told}"
-    if facts.source.get("partial"):
-        notes.insert(0, f"Partial: only the first {totals.source_rows:,} rows were read (--limit).")
-    for stage in stages:
-        notes += [
-            f.text or "Length was not checked: no tokenizer was given."
-            for f in stage.findings
-            if f.name == "length_not_checked"
-        ]
-    if audit:
-        notes.append("This is an audit: nothing was changed or removed.")
-    status: Any = "gate_failed" if failed else "ok" if totals.kept else "empty"
-    return Verdict(
-        status=status, partial=bool(facts.source.get("partial")), sentence=sentence + ".", notes=notes
-    )
-
-
-def _gate(gate: Mapping[str, Any]) -> str:
-    """``too_similar is 18.1 %, wanted <= 5 %``."""
-    parts = re.fullmatch(r"\s*(.+?)\s*(<=|>=|<|>)\s*(.+?)\s*", str(gate["gate"]))
-    got = gate.get("text", gate.get("value"))
-    return (
-        f"{parts[1]} is {got}, wanted {parts[2]} {parts[3].replace('%', ' %')}"
-        if parts
-        else f"{gate['gate']}: {got}"
-    )
 
 
 def _examples(
@@ -294,9 +245,7 @@ def _examples(
 
     def make(row: Row, cut: int, listed: bool) -> Example:
         at = row.row
-        state = STATES[
-            3 if outcome.stage[at] >= 0 else 2 if outcome.swapped[at] else 1 if outcome.flagged[at] else 0
-        ]
+        state = STATES[3 if outcome.stage[at] >= 0 else 2 if outcome.swapped[at] else 1 if outcome.flagged[at] else 0]
         marks: list[Mark] = found.get(at, [])
         return examples.example(row, cut, listed, state, marks, of_findings.get(at, []))
 

@@ -22,19 +22,25 @@ def fits(prompt: Any, chosen: Any, rejected: Any) -> bool:
 
 def pair(prompt: Any, chosen: Any, rejected: Any, system: str | None) -> Pair | Fault:
     """Split each text behind its last ``Assistant:`` marker, so that prompt + answer is the text byte for byte."""
-    halves = []
     for name, value in (("chosen", chosen), ("rejected", rejected)):
-        cut = value.rfind(_ASSISTANT) + len(_ASSISTANT)
-        if value.find(_HUMAN, cut) >= 0:
+        if value.rfind(_HUMAN) > value.rfind(_ASSISTANT):
             return Fault("bad_messages", f"{name} ends with a human turn, not the assistant's")
-        halves.append((value[:cut], value[cut:]))
+    changes: tuple[str, ...] = ("transcript split into prompt and answer",)
+    halves = [_cut(value, value.rfind(_ASSISTANT)) for value in (chosen, rejected)]
+    if halves[0][0] != halves[1][0]:
+        # Two assistant turns in a row on one side: the answer is all that follows the last human turn.
+        halves = [_cut(value, value.find(_ASSISTANT, max(0, value.rfind(_HUMAN)))) for value in (chosen, rejected)]
+        changes += ("answer of several assistant turns",)
     if halves[0][0] != halves[1][0]:
         return Fault("prompt_mismatch", "the turns before the last answer differ between chosen and rejected")
     if not halves[0][0].removesuffix(_ASSISTANT):
         return Fault("empty_prompt", "there is no turn before the answer")
-    changes = ("transcript split into prompt and answer",)
     if system is not None:
         turns = [{"role": "system", "content": system}, {"role": "user", "content": halves[0][0]}]
         answers = [[{"role": "assistant", "content": half[1]}] for half in halves]
         return Pair(turns, answers[0], answers[1], (*changes, "system column to system message"))
     return Pair(halves[0][0], halves[0][1], halves[1][1], changes)
+
+
+def _cut(value: str, marker: int) -> tuple[str, str]:
+    return value[: marker + len(_ASSISTANT)], value[marker + len(_ASSISTANT) :]

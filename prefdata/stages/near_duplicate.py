@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from itertools import pairwise
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -14,13 +12,12 @@ import pyarrow as pa
 from pydantic import Field
 
 from prefdata.decisions import Decisions, Finding, Signals
-from prefdata.near import BANDS, bands, jaccard, word_pairs
+from prefdata.near import BANDS, COMPARED, bands, buckets, grams, jaccard, joined
 from prefdata.pairs import SIDES, Pairs
 from prefdata.stage import Stage
 
 _SHORT = 8  # words; two answers below that say too little for their likeness to mean anything
-_COMPARED = 64  # rows that one row, and one bucket, is compared with at most
-_AT_ONCE = 5  # bands read in one pass over the signals: 40 bytes a row of memory
+_AT_ONCE = 4  # bands read in one pass over the signals: 32 bytes a row of memory
 _HOPELESS = 0.3  # a side this far below the limit ends the comparison
 
 
@@ -64,24 +61,13 @@ class NearDuplicate(Stage):
         """Go through the rows that share a bucket, in row order, against the rows that stay."""
         out = Decisions(signals.index, limit=self.threshold)
         compare = _Comparison(signals)
-        staying: defaultdict[int, list[int]] = defaultdict(list)  # bucket -> positions of rows that stay
-        cut: set[int] = set()  # buckets with more staying rows than are compared
-        unsure = 0
-        for row, buckets in _buckets(signals):
-            earlier = Counter(e for b in buckets if b in staying for e in staying[b])
-            best = sorted(earlier, key=lambda e: (-earlier[e], e))
-            peer = self._peer(compare, row, best[:_COMPARED], out.score)
-            if peer >= 0:
-                out.mark([row], self.action, "near_duplicate", peer=signals.index[[peer]])
-                continue
-            unsure += len(best) > _COMPARED or not cut.isdisjoint(buckets)
-            for b in buckets:
-                if len(staying[b]) < _COMPARED:
-                    staying[b].append(row)
-                else:
-                    cut.add(b)
+        peers, unsure = joined(
+            buckets(_bands(signals)), lambda row, earlier: self._peer(compare, row, earlier, out.score)
+        )
+        rows, found = np.array(list(peers), np.int64), np.array(list(peers.values()), np.int64)
+        out.mark(rows, self.action, "near_duplicate", peer=signals.index[found])
         if unsure:
-            said = f"rows kept after a comparison with {_COMPARED} of the earlier rows that may be near; more duplicates may be left"
+            said = f"rows kept after a comparison with {COMPARED} of the earlier ones that may be near: more may be left"
             out.findings.append(Finding("near_duplicate_cut", unsure, len(signals), said))
         return out
 
@@ -113,7 +99,7 @@ class _Comparison:
 
     def _pairs(self, row: int, side: int) -> frozenset[int]:
         start = int(self.counts[:side, row].sum())
-        return word_pairs(self.words(row)[start : start + int(self.counts[side, row])])
+        return grams(self.words(row)[start : start + int(self.counts[side, row])])
 
     def index(self, row: int, side: int, other: int, other_side: int) -> float:
         """The Jaccard index of two texts; equal ones need no look at their words."""
@@ -140,26 +126,11 @@ class _Comparison:
         return straight >= min(self.index(row, 1, other, 2), self.index(row, 2, other, 1))
 
 
-def _buckets(signals: Signals) -> Iterator[tuple[int, list[int]]]:
-    """Rows that share a bucket with another, by position and in order, with their shared buckets."""
-    rows, buckets, made = [np.empty(0, np.int32)], [np.empty(0, np.int32)], 0
+def _bands(signals: Signals) -> Iterator[npt.NDArray[np.uint64]]:
+    """The keys of one band after the other, a few read at a time."""
     for first in range(0, BANDS, _AT_ONCE):
         keys = np.empty((_AT_ONCE, len(signals)), np.uint64)
         for where, batch in signals.batches(["near_duplicate.bands"]):
             flat = batch["near_duplicate.bands"].flatten().to_numpy()
             keys[:, where] = flat.reshape(-1, BANDS)[:, first : first + _AT_ONCE].T
-        for key in keys:
-            order = np.argsort(key, kind="stable")
-            again = np.diff(key[order], prepend=0, append=0) == 0
-            again[0] = again[-1] = False  # the ends are no neighbours of anything
-            shared = again[1:] | again[:-1]
-            bucket = np.cumsum(~again[:-1]) + made
-            made = int(bucket[-1]) if len(bucket) else made
-            rows.append(order[shared].astype(np.int32))
-            buckets.append(bucket[shared].astype(np.int32))
-    row, bucket = np.concatenate(rows), np.concatenate(buckets)
-    order = np.argsort(row, kind="stable")
-    row, bucket = row[order], bucket[order]
-    edges = [*np.flatnonzero(np.diff(row, prepend=-1)).tolist(), len(row)]
-    for start, end in pairwise(edges):
-        yield int(row[start]), bucket[start:end].tolist()
+        yield from keys

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pydantic import Field
 
@@ -23,7 +22,10 @@ _COUNTED = {
         "both answers are the same after Unicode form, line ends, trailing white space and hidden marks",
     ),
     FORMAT_ONLY: ("format_only", "the answers differ in commas, full stops or emphasis marks alone"),
-    SMALL: ("small_but_decisive", "the answers are nearly the same text, and the difference is content: they stay"),
+    SMALL: (
+        "small_but_decisive",
+        "the answers are nearly the same text, and the difference is content: they stay",
+    ),
 }
 _LIMITS = (0.7, 0.8, 0.9, 0.95)
 
@@ -31,31 +33,35 @@ _LIMITS = (0.7, 0.8, 0.9, 0.95)
 class SimilarResponses(Stage):
     """Do chosen and rejected differ in anything that can be preferred?
 
-    Why it matters: two answers that are the same teach nothing, and a comma teaches commas. But the best pairs can be
-    nearly the same text: one digit, one word or one line of code decides. A limit on a similarity score throws those
-    away first.
+    Why it matters: two answers that are the same teach nothing, and a comma teaches commas. But the best
+    pairs can be nearly the same text: one digit, one word or one line of code decides. A limit on a
+    similarity score throws those away first.
 
-    How it decides: four kinds are told apart. Exactly identical and identical after normalising (NFC, line ends,
-    trailing white space, hidden marks; white space inside and at the head of lines counts) are dropped as
-    ``identical_pair``. Prose of at least five words on both sides, without digits or code, that differs only in commas, full
-    stops (also CJK ones) or the emphasis marks ``*`` and ``_`` is dropped as ``too_similar``. Case is never format.
-    Everything else stays and is counted, with a score of the chosen ``metric`` for every pair. If ``max_similarity`` is
-    set, every other pair whose score is at that number or above it is ``too_similar`` as well, decisive or not.
+    How it decides: four kinds are told apart. Exactly identical and identical after normalising (NFC, line
+    ends, trailing white space, hidden marks; white space inside and at the head of lines counts) are
+    dropped as ``identical_pair``. Prose of at least five words on both sides, without digits or code, that
+    differs only in commas, full stops (also CJK ones) or the emphasis marks ``*`` and ``_`` is dropped as
+    ``too_similar``. Case is never format. Everything else stays and is counted, with a score of the chosen
+    ``metric`` for every pair. If ``max_similarity`` is set, every other pair whose score is at that number
+    or above it is ``too_similar`` as well, decisive or not.
 
-    What it misses: paraphrases that say the same; format differences of other kinds (lists, headings, quotes). The
-    metric ``ratio`` compares words where both answers have more than 8,000 characters.
+    What it misses: paraphrases that say the same; format differences of other kinds (lists, headings,
+    quotes). The metric ``ratio`` compares words where both answers have more than 8,000 characters.
 
     References: arXiv:2410.08847, arXiv:2408.06266; OpenRLHF/OpenRLHF#1311; rapidfuzz/RapidFuzz#366.
     """
 
     reasons: ClassVar = {
-        "identical_pair": "Chosen and rejected are the same text: the pair carries no signal. Look where the pair was made.",
-        "too_similar": "The answers differ in commas, full stops or emphasis alone, or their similarity is at or above "
-        "max_similarity. Set max_similarity to null, or action to flag, to keep near pairs.",
+        "identical_pair": "Chosen and rejected are the same text: the pair carries no signal. Look where the "
+        "pair was made.",
+        "too_similar": "The answers differ in commas, full stops or emphasis alone, or their similarity is "
+        "at or above max_similarity. Set max_similarity to null, or action to flag, to keep near pairs.",
     }
     measured: ClassVar = frozenset({"metric", "encoder"})
     drops: ClassVar = "above"
-    scale: ClassVar = "similarity of the two answers by the chosen metric, 0-1; dropped at the limit and above"
+    scale: ClassVar = (
+        "similarity of the two answers by the chosen metric, 0-1; dropped at the limit and above"
+    )
 
     metric: Literal["ratio", "rouge_l", "bleu", "cosine"] = "ratio"
     """Character ratio, ROUGE-L on words, BLEU (both directions), or cosine of the encoder's vectors."""
@@ -67,7 +73,9 @@ class SimilarResponses(Stage):
     """What happens to the pairs found."""
 
     def measure(self, pairs: Pairs) -> pa.Table:
-        """``score`` (float32) and ``kind`` (int8; 0 different, 1 exact, 2 normalised, 3 format only, 4 small)."""
+        """``score`` (float32) and ``kind`` (int8; 0 different, 1 exact, 2 normalised, 3 format only, 4
+        small).
+        """
         n = len(pairs)
         chosen, rejected = pairs.texts("chosen"), pairs.texts("rejected")
         kind = np.zeros(n, np.int8)
@@ -86,7 +94,7 @@ class SimilarResponses(Stage):
         score[rest] = ratio if self.metric == "ratio" else self._score(pairs, rest, a, b)
         return pa.table({"score": pa.array(score.astype(np.float32)), "kind": pa.array(kind)})
 
-    def _score(self, pairs: Pairs, rows: npt.NDArray[np.int64], a: list[str], b: list[str]) -> npt.NDArray[np.float64]:
+    def _score(self, pairs: Pairs, rows: similarity.Rows, a: list[str], b: list[str]) -> similarity.Scores:
         if self.metric == "cosine":
             return similarity.cosines(a, b, load(self.encoder))
         metric = similarity.word_ratios if self.metric == "rouge_l" else similarity.bleus
@@ -109,7 +117,8 @@ class SimilarResponses(Stage):
         if n:
             for q in (50, 90, 95, 99):
                 value = round(float(np.nanpercentile(score, q)), 4)
-                out.findings.append(Finding(f"similarity_p{q}", value, n, f"{self.metric}: {q} % of the pairs score less"))
+                text = f"{self.metric}: {q} % of the pairs score less"
+                out.findings.append(Finding(f"similarity_p{q}", value, n, text))
         for limit in _LIMITS:
             above = int((score >= np.float32(limit)).sum())
             text = f"pairs that max_similarity {limit} would drop ({self.metric})"
@@ -121,7 +130,9 @@ _THOUGHTS = ("reasoning_content", "reasoning", "thinking", "name", "tool_call_id
 
 
 def _same_thoughts(pair: Pair | None) -> bool:
-    """True if messages whose visible text is the same are also the same in what else a chat template may render."""
+    """True if messages whose visible text is the same are also the same in what else a chat template may
+    render.
+    """
 
     def rest(side: Side) -> list[list[Any]]:
         return [] if isinstance(side, str) else [[m.get(k) for k in _THOUGHTS] for m in side]

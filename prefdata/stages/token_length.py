@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -28,46 +28,55 @@ from prefdata.trainer_ids import (
 )
 
 _SPOKEN = {
-    "prompt_not_prefix": (NOT_PREFIX, "tokens merge across the border, or the template renders the prompt alone differently"),
+    "prompt_not_prefix": (
+        NOT_PREFIX,
+        "the ids of the prompt do not begin those of prompt + answer (tokens merge across the border, or the "
+        "template renders the prompt alone differently): part of the prompt is trained as answer, or lost",
+    ),
     "double_start": (DOUBLE_START, "the sequence begins with two start tokens"),
-    "missing_start": (MISSING_START, "the tokenizer begins plain text with a start token, these sequences do not"),
+    "missing_start": (MISSING_START, "the tokenizer puts a start token before plain text, but none is here"),
     "double_end": (DOUBLE_END, "an answer ends with two end tokens"),
     "missing_end": (MISSING_END, "an answer carries no end token: the model is not taught to stop"),
-    "template_refused": (REFUSED, "the chat template raises an error on these rows; the trainer would stop there"),
-    "not_counted": (PICTURES, "pictures in the messages: their tokens are the processor's, they were not counted"),
-    "slow_tokenizer": (SLOW, "the fast engine gives other ids here; the tokenizer itself did the work"),
+    "template_refused": (REFUSED, "the chat template raises an error here, and the trainer would stop"),
+    "not_counted": (PICTURES, "pictures in the messages: their tokens are not counted"),
+    "slow_tokenizer": (
+        SLOW,
+        "the fast engine is not sure to give this tokenizer's ids: counted the slow way",
+    ),
 }
 _COUNTS = ("prompt_tokens", "chosen_tokens", "rejected_tokens", "shared_tokens")
 _LIMITS = (512, 1024, 2048, 4096)
+_QUANTILES = (50, 90, 99, 100)
 
 
 class TokenLength(Stage):
     """What will the trainer really see of this pair?
 
-    Why it matters: a prompt that fills the window leaves nothing to learn from, and two answers that differ only past
-    the cut give a gradient of zero; trainers pass over both in silence, or answer with NaN.
+    Why it matters: a prompt that fills the window leaves nothing to learn from, and two answers that differ
+    only past the cut give a gradient of zero; trainers pass over both in silence, or answer with NaN.
 
-    How it decides: the rows are tokenised exactly as TRL's DPOTrainer does it (1.16: end token put behind plain answers,
-    chat template with tools, prompt and answer tokenised together, the border where prompt and both wholes part, the end
-    cut off). Every row is counted, none is estimated: ``prompt_tokens`` up to the border, ``chosen_tokens`` and
-    ``rejected_tokens`` behind it, ``shared_tokens`` that both wholes begin with. A prompt of ``max_length`` tokens or
-    more, or an answer without a token, is ``too_long``; equal ids within the window although the answers differ are
-    ``identical_after_truncation``. An answer that is cut but not empty stays and is counted.
+    How it decides: rows are tokenised exactly as TRL's DPOTrainer does it (1.16: end token put behind plain
+    answers, chat template with tools, prompt and answer tokenised together, the border where the prompt
+    alone and both wholes part, the end cut off). Every row is counted, none is estimated: ``prompt_tokens``
+    up to the border, ``chosen_tokens`` and ``rejected_tokens`` behind it, ``shared_tokens`` that both
+    wholes begin with. A prompt of ``max_length`` tokens or more, or an answer without a token, is
+    ``too_long``; equal ids within the window although the answers differ are
+    ``identical_after_truncation``. An answer cut but not to nothing stays and is counted.
 
-    What it misses: it knows what is cut, not whether the cut part mattered; pictures are not counted; text rows are
-    taken as plain text, so convert them to messages first if they are to go through a chat template. Without a
-    tokenizer it only reports words.
+    What it misses: it knows what is cut, not whether the cut part mattered. Pictures are not counted. Text
+    rows are taken as plain text: if they are to go through a chat template, make messages of them first.
+    Without a tokenizer only words are reported.
 
     References: huggingface/trl#3339, #5662, #6433, #2054; OpenRLHF/OpenRLHF#1311; natolambert/rlhf-book#503.
     """
 
     reasons: ClassVar = {
-        "too_long": "The prompt fills the window (or an answer has no token): nothing is left to train on. Raise max_length "
-        "or shorten the prompt.",
-        "identical_after_truncation": "Within the window both answers are the same token ids: the pair carries no signal. "
-        "Raise max_length.",
-        "template_refused": "The chat template raises an error on this row, and so would the trainer. Use another "
-        "template or mend the row's messages.",
+        "too_long": "The prompt fills the window (or an answer has no token): nothing is left to train on. "
+        "Raise max_length or shorten the prompt.",
+        "identical_after_truncation": "Within the window both answers are the same token ids: the pair "
+        "carries no signal. Raise max_length.",
+        "template_refused": "The chat template raises an error on this row, and so would the trainer. Use "
+        "another template or mend the row's messages.",
     }
     measured: ClassVar = frozenset({"tokenizer", "chat_template"})
     drops: ClassVar = "above"
@@ -101,15 +110,16 @@ class TokenLength(Stage):
             extras = [None if extra is None else extra[i].as_py() for i in at]
             counts[:, at], flags[at] = of_chat(tokenizer, [c for _, c in spoken], extras)
         unknown = (flags & (REFUSED | PICTURES)) > 0
-        return pa.table(
-            {name: pa.array(counts[k], pa.int32(), mask=unknown) for k, name in enumerate(_COUNTS)} | {"flags": pa.array(flags)}
-        )
+        table = {name: pa.array(counts[k], pa.int32(), mask=unknown) for k, name in enumerate(_COUNTS)}
+        return pa.table({**table, "flags": pa.array(flags)})
 
     def decide(self, signals: Signals) -> Decisions:
         """Drop what cannot train at ``max_length``; count what is cut, at this limit and at others."""
         if self.tokenizer is None:
             return self._unchecked(signals)
-        prompt, chosen, rejected, shared = (signals.column(f"token_length.{c}").astype(np.float64) for c in _COUNTS)
+        prompt, chosen, rejected, shared = (
+            signals.column(f"token_length.{c}").astype(np.float64) for c in _COUNTS
+        )
         flags = np.nan_to_num(signals.column("token_length.flags")).astype(np.int64)
         out = Decisions(signals.index, score=prompt, limit=self.max_length)
         same = (flags & SAME) > 0
@@ -124,15 +134,17 @@ class TokenLength(Stage):
         found.append(Finding("truncated", int(cut.sum()), n, text, rows=_rows(signals, cut)))
         for limit in sorted({*_LIMITS, self.max_length}):
             f, e, c = (int(x.sum()) for x in _lost(prompt, chosen, rejected, shared, same, limit))
-            text = f"at max_length {limit}: {f + e} pairs lost ({f} prompts fill it, {e} become identical), {c} cut"
+            text = (
+                f"at {limit} tokens: {f + e} pairs lost ({f} prompts fill it, {e} become identical), {c} cut"
+            )
             found.append(Finding(f"loss_at_{limit}", (f + e) / max(n, 1), n, text))
             found.append(Finding(f"cut_at_{limit}", c / max(n, 1), n, text))
         if n:
             total = prompt + np.fmax(chosen, rejected)
-            for q in (50, 90, 99, 100):
-                found.append(Finding(f"tokens_p{q}", int(np.nanpercentile(total, q, method="higher")), n, "prompt and longer answer"))
+            found += _quantiles("tokens", total, n)
             longest = int(np.nanargmax(prompt))
-            found.append(Finding("longest_prompt", int(prompt[longest]), n, "tokens", rows=(int(signals.index[longest]),)))
+            row = int(signals.index[longest])
+            found.append(Finding("longest_prompt", int(prompt[longest]), n, "tokens", rows=(row,)))
         for name, (bit, text) in _SPOKEN.items():
             has = (flags & bit) > 0
             if has.any():
@@ -141,15 +153,14 @@ class TokenLength(Stage):
 
     def _unchecked(self, signals: Signals) -> Decisions:
         out = Decisions(signals.index)
-        text = "no tokenizer was given, so nothing was checked against the trainer's window; words are counted instead"
+        text = (
+            "no tokenizer was given: nothing was checked against the trainer's window, only words are counted"
+        )
         out.findings.append(Finding("length_not_checked", len(out), len(out), text))
         sides = [f"pair.{side}_words" for side in ("prompt", "chosen", "rejected")]
         if len(out) and set(sides) <= set(signals.names):
             prompt, chosen, rejected = (signals.column(c) for c in sides)
-            total = prompt + np.fmax(chosen, rejected)
-            for q in (50, 90, 99, 100):
-                value = int(np.nanpercentile(total, q, method="higher"))
-                out.findings.append(Finding(f"words_p{q}", value, len(out), "words of prompt and longer answer"))
+            out.findings += _quantiles("words", prompt + np.fmax(chosen, rejected), len(out))
         return out
 
 
@@ -160,12 +171,20 @@ Floats = npt.NDArray[np.float64]
 def _lost(
     prompt: Floats, chosen: Floats, rejected: Floats, shared: Floats, same: Mask, limit: int
 ) -> tuple[Mask, Mask, Mask]:
-    """Which pairs a window fills, which it makes identical, which it only cuts. NaN (not counted) is none of them."""
+    """Which pairs a window fills, which it makes identical, which it only cuts. NaN (not counted) is none
+    of them.
+    """
     filled = (prompt >= limit) | (np.fmin(chosen, rejected) == 0)
     ends = (chosen == rejected) & (shared == prompt + chosen)
     equal = ~filled & ~same & ((shared >= limit) | ends)
     cut = ~filled & ~equal & (prompt + np.fmax(chosen, rejected) > limit)
     return filled, equal, cut
+
+
+def _quantiles(unit: str, total: npt.NDArray[Any], n: int) -> list[Finding]:
+    values = [int(np.nanpercentile(total, q, method="higher")) for q in _QUANTILES]
+    text = f"{unit} of the prompt and the longer answer"
+    return [Finding(f"{unit}_p{q}", v, n, text) for q, v in zip(_QUANTILES, values, strict=True)]
 
 
 def _rows(signals: Signals, where: Mask) -> tuple[int, ...]:

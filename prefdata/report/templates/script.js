@@ -78,6 +78,7 @@
   }, { rootMargin: "300px" });
   function pairUp(card, left, right, a, b, note) {
     waiting.set(card, [...(waiting.get(card) || []), () => {
+      if (!a.trim() || !b.trim()) return;
       if (a === b) { note.textContent = "Identical."; return; }
       const got = compare(a, b);
       if (!got) note.textContent = "Too different to mark.";
@@ -93,6 +94,7 @@
     parent.append(make("p", "label", label));
     const box = make("div", "text", text);
     box.dir = "auto";
+    if (!text.trim()) box.prepend(make("span", "more", text ? "only white space" : "empty"));
     if (text.length > TALL && side !== "prompt") {
       box.classList.add("tall");
       box.tabIndex = 0;
@@ -121,17 +123,18 @@
     e.setAttribute("aria-label", `Row ${r.row}`);
     head.append(make("span", "id", `row ${count(r.row)}`), make("span", "muted", place(r)), make("span", `tag ${r.state}`, r.state));
     e.append(head);
-    const list = make("ul", "marks");
+    const list = make("ul", "marks"), passed = [];
     for (const m of r.marks || []) {
-      if (!m.issue && m.score === null) continue;
-      const li = make("li");
-      li.append(make("code", "", m.issue ? m.issue.split("@")[0] : m.stage), ` ${m.action}`);
-      if (m.score !== null) li.append(`, value ${short(m.score)}${m.limit === null ? "" : `, limit ${short(m.limit)}`}`);
-      if (m.issue && data.issues[m.issue]) li.append(make("span", "muted", ` · ${data.issues[m.issue].title}`));
+      const value = m.score === null ? "" : `value ${short(m.score)}${m.limit === null ? "" : `, limit ${short(m.limit)}`}`;
+      if (!m.issue) { passed.push(`${m.stage} ${value}`); continue; }
+      const li = make("li"), issue = data.issues[m.issue];
+      li.append(make("code", "", issue.reason), ` ${m.action}${value && `, ${value}`}`, make("span", "muted", ` · ${issue.title}`));
       list.append(li);
     }
+    if (passed.length) list.append(make("li", "muted", `no objection: ${passed.join(" · ")}`));
     if (list.children.length) e.append(list);
     if (r.detail) e.append(make("p", "detail", r.detail));
+    if (r.state === "swapped") e.append(make("p", "muted", "Shown as read; the swap turns the two sides round."));
     if (r.raw !== undefined) { block(e, "Line as read", r, "raw"); return e; }
     block(e, "Prompt", r, "prompt");
     const [c, j] = sides(e, r), note = make("p", "muted");
@@ -166,13 +169,14 @@
   const form = by("filters"), KEYS = ["issue", "stage", "action", "text", "sort", "finding", "row", "page"];
   const listed = data.rows.filter((r) => r.listed);
   const hay = new Map(listed.map((r) => [r.row, [r.pd_id, r.prompt, r.chosen, r.rejected, r.raw, r.detail, r.file, ...Object.values(r.columns || {})].join("\n").toLowerCase()]));
+  const RANK = ["dropped", "swapped", "flagged", "kept"];
   let state = {};
 
   const of = (r) => (r.marks || []).filter((m) => (!state.issue || m.issue === state.issue) && (!state.stage || m.stage === state.stage));
   function matches(r) {
     if (state.row) return String(r.row) === state.row;
     if (state.issue && !of(r).length) return false;
-    if (state.stage && !of(r).some((m) => m.action !== "keep" || state.sort)) return false;
+    if (state.stage && !of(r).some((m) => m.action !== "keep" || ["high", "low"].includes(state.sort))) return false;
     if (state.action && r.state !== state.action) return false;
     if (state.finding && !(r.findings || []).includes(state.finding)) return false;
     return !state.text || hay.get(r.row).includes(state.text.toLowerCase());
@@ -180,9 +184,10 @@
   function show() {
     for (const k of ["issue", "stage", "action", "text", "sort"]) form.elements[k].value = state[k] || "";
     const scored = Boolean(state.issue || state.stage);
-    for (const o of form.elements.sort.options) o.disabled = Boolean(o.value) && !scored;
+    for (const o of form.elements.sort.options) o.disabled = ["high", "low"].includes(o.value) && !scored;
     let found = listed.filter(matches);
-    if (state.sort && scored) {
+    if (!state.sort) found.sort((a, b) => RANK.indexOf(a.state) - RANK.indexOf(b.state) || a.row - b.row);
+    else if (state.sort !== "row" && scored) {
       const key = (r) => { const m = of(r).find((x) => x.score !== null); return m ? m.score : null; };
       const sign = state.sort === "high" ? -1 : 1;
       found = found.filter((r) => key(r) !== null).sort((a, b) => sign * (key(a) - key(b)) || a.row - b.row);

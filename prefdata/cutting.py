@@ -1,0 +1,333 @@
+"""Cutting one file into chunks, at places that depend on its bytes alone: never on workers, engine or limits."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import itertools
+import mmap
+import re
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from prefdata.errors import InputError
+from prefdata.reading import BAD, LINE, Chunk, guess_encoding, read, spans
+
+Format = Literal["auto", "jsonl", "json", "csv", "parquet", "hf"]
+SUFFIXES = {".jsonl": "json", ".json": "json", ".ndjson": "json", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}
+_BLOCK = 1 << 24
+
+
+@dataclass(frozen=True)
+class File:
+    """An input file: the name shown, its size and sha256 (of the bytes as given, so compressed if it is)."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+@dataclass
+class Source:
+    """The input, planned: its files and chunks, in the order of the rows."""
+
+    files: list[File] = field(default_factory=list)
+    chunks: list[Chunk] = field(default_factory=list)
+    title: str = ""
+
+    def head(self, rows: int = 200) -> list[dict[str, Any]]:
+        """The first readable rows, for detection."""
+        out: list[dict[str, Any]] = []
+        for chunk in self.chunks:
+            small = replace(chunk, stop=min(chunk.stop, chunk.start + (1 << 20))) if chunk.kind == "lines" else chunk
+            block = read(small)
+            # A cut chunk may end inside a line; its last row is not to be trusted.
+            got = block.rows[:-1] if small.stop < chunk.stop and len(block.rows) > 1 else block.rows
+            out += itertools.islice((r for r in got if isinstance(r, dict)), rows - len(out))
+            if len(out) >= rows or chunk.index > 8:
+                break
+        return out
+
+
+def suffix(path: Path) -> str:
+    """The last suffix of a name, a packing suffix aside: ``.jsonl`` for ``a.jsonl.gz``."""
+    parts = [s.lower() for s in path.suffixes if s.lower() not in (".gz", ".zst")]
+    return parts[-1] if parts else ""
+
+
+class Plan:
+    """Collects files and chunks; each ``add_`` cuts one file at places that depend on its bytes alone."""
+
+    def __init__(self, work: Path, chunk_bytes: int, limit: int | None, fmt: Format) -> None:
+        self.work, self.chunk_bytes, self.left, self.fmt = work, chunk_bytes, limit, fmt
+        self.source = Source()
+
+    def add_file(self, path: Path, name: str) -> None:
+        """Plan one file; what it is is read off its first bytes, its name decides only between text forms."""
+        if self.left == 0:
+            return
+        with path.open("rb") as file:
+            start = file.read(64)
+        if start.startswith(b"version https://git-lfs"):
+            raise InputError("is a Git LFS pointer, not the data", where=name, hint="Fetch the file: git lfs pull")
+        digest, size = sha256(path)
+        self.source.files.append(File(name, size, digest))
+        if start[:2] == b"\x1f\x8b" or start[:4] == b"\x28\xb5\x2f\xfd":
+            path = self._unpacked(path, name, start)
+            with path.open("rb") as file:
+                start = file.read(64)
+        if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            raise InputError("is UTF-16, not UTF-8", where=name, hint="Convert it: iconv -f UTF-16 -t UTF-8")
+        kind = {"auto": None, "jsonl": "json", "json": "json", "csv": "csv", "parquet": "parquet", "hf": "arrow"}[self.fmt]
+        kind = kind or ("parquet" if start[:4] == b"PAR1" else "arrow" if path.suffix == ".arrow" else SUFFIXES.get(suffix(path)))
+        if kind is None:
+            kind = "json" if start.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[", b"") else "csv"
+        {"json": self._json, "csv": self._csv, "parquet": self._parquet, "arrow": self._arrow}[kind](path, name)
+
+    def _unpacked(self, path: Path, name: str, start: bytes) -> Path:
+        """A decompressed copy in the work folder: a compressed stream cannot be cut into chunks."""
+        import gzip
+        import zlib
+
+        import zstandard
+
+        held = self.work / f"unpacked-{len(self.source.files):04d}{suffix(path)}"
+        opened: IO[bytes] = gzip.open(path) if start[:2] == b"\x1f\x8b" else zstandard.open(path, "rb")  # type: ignore[assignment]
+        try:
+            with opened as packed, held.open("wb") as plain:
+                shutil.copyfileobj(packed, plain, 1 << 20)
+        except (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError) as error:
+            raise InputError(f"is broken or cut off: {error}", where=name, hint="Get the file again.") from error
+        return held
+
+    def _add(self, chunk: Chunk, rows: int | None = None) -> None:
+        self.source.chunks.append(replace(chunk, index=len(self.source.chunks), file=len(self.source.files) - 1))
+        if self.left is not None and rows is not None:
+            self.left -= rows
+
+    def _json(self, path: Path, name: str) -> None:
+        """JSON lines are cut at line ends; an array, a wrapped array or objects over several lines between objects."""
+        with path.open("rb") as file:
+            if path.stat().st_size == 0:
+                return
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        at = 3 if data[:3] == b"\xef\xbb\xbf" else 0
+        first = _next_visible(data, at)
+        if first is None:
+            return
+        end = data.find(b"\n", first)
+        several = end >= 0 and _next_visible(data, end) is not None
+        if data[first : first + 1] == b"[":
+            self._documents(path, name, data, first, 1)
+        elif several and self._is_lines(data, first):
+            self._lines(path, data)
+        else:
+            self._objects(path, name, data, first)
+
+    def _objects(self, path: Path, name: str, data: mmap.mmap, first: int) -> None:
+        """One object alone (a row, or a list of rows under a key), or objects over several lines each."""
+        try:
+            whole = list(itertools.islice(spans(data, first), 2))
+        except EOFError:
+            whole = []
+        value: Any = None
+        if len(whole) == 1:
+            try:
+                value = orjson.loads(data[whole[0][0] : whole[0][1]])
+            except orjson.JSONDecodeError:
+                value = None
+        if len(whole) > 1:
+            self._documents(path, name, data, first, 0)
+        elif not isinstance(value, dict):
+            self._lines(path, data)  # which reports each line that is no JSON
+        else:
+            lists = [k for k, v in value.items() if isinstance(v, list) and v and all(isinstance(r, dict) for r in v)]
+            pair_like = [k for k in value if any(word in k for word in ("chosen", "rejected", "response", "output"))]
+            if pair_like or (len(value) > 2 and not lists):
+                self._documents(path, name, data, first, 0)
+            elif len(lists) == 1:
+                self._documents(path, name, data, _list_of_key(data, first, lists[0].encode()), 1)
+            else:
+                several = f"Several lists ({', '.join(lists)}): save one alone."
+                hint = several if lists else "Expected one object a line, or an array of objects."
+                raise InputError(f"no list of rows was found (keys: {', '.join(value)})", where=name, hint=hint)
+
+    @staticmethod
+    def _is_lines(data: mmap.mmap, first: int) -> bool:
+        """True if one of the first lines is a whole JSON object (the first may be broken)."""
+        at = first
+        for _ in range(50):
+            end = data.find(b"\n", at)
+            line = data[at : end if end >= 0 else len(data)].strip()
+            if line.startswith(b"{") and line.endswith(b"}"):
+                try:
+                    # {"a": [ on the first line and } on the last: an inner object of a pretty-printed one also parses,
+                    # but is indented.
+                    if isinstance(orjson.loads(line), dict) and data[at : at + 1] == b"{":
+                        return True
+                except orjson.JSONDecodeError:
+                    pass
+            if end < 0:
+                return False
+            at = end + 1
+        return False
+
+    def _lines(self, path: Path, data: mmap.mmap) -> None:
+        start, line, size = 0, 1, len(data)
+        if self.left is not None:
+            stop = 0
+            while stop < size and self.left:
+                end = data.find(b"\n", stop)
+                end = size if end < 0 else end + 1
+                self.left -= bool(data[stop:end].strip())
+                stop = end
+            size = stop
+        while start < size:
+            end = min(start + self.chunk_bytes, size)
+            if end < size:
+                cut = data.find(b"\n", end - 1, size)
+                end = size if cut < 0 else cut + 1
+            self._add(Chunk(0, 0, str(path), "lines", start, end, first_line=line))
+            line += _count_lines(data, start, end)
+            start = end
+
+    def _documents(self, path: Path, name: str, data: mmap.mmap, first: int, depth: int) -> None:
+        """Objects inside an array (depth 1) or one after the other (depth 0), cut between objects."""
+        start: int | None = None
+        line, counted, stop, rows = 1, 0, 0, 0
+        try:
+            for a, b in itertools.islice(spans(data, first, depth), self.left):
+                start = a if start is None else start
+                stop, rows = b, rows + 1
+                if b - start >= self.chunk_bytes:
+                    line += _count_lines(data, counted, start)
+                    counted = start
+                    self._add(Chunk(0, 0, str(path), "documents", start, b, first_line=line), rows)
+                    start, rows = None, 0
+        except EOFError:
+            raise InputError("ends in the middle of an array or object", where=name, hint="Get the file again.") from None
+        if start is not None:
+            line += _count_lines(data, counted, start)
+            self._add(Chunk(0, 0, str(path), "documents", start, stop, first_line=line), rows)
+
+    def _parquet(self, path: Path, name: str) -> None:
+        try:
+            meta = pq.ParquetFile(path).metadata
+        except (pa.ArrowInvalid, OSError) as error:
+            raise InputError(f"cannot be read as Parquet: {error}", where=name, hint="Get the file again.") from error
+        for group in range(meta.num_row_groups):
+            info = meta.row_group(group)
+            self._blocks(path, "parquet", group, info.num_rows, info.total_byte_size)
+
+    def _arrow(self, path: Path, name: str) -> None:
+        """Arrow streams (``save_to_disk``) are written again as files, which can be read from any batch on."""
+        try:
+            with pa.memory_map(str(path)) as source:
+                reader = pa.ipc.open_stream(source)
+                self.add_batches(reader.schema, reader)
+        except pa.ArrowInvalid as error:
+            raise InputError(f"cannot be read as Arrow: {error}", where=name) from error
+
+    def add_batches(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+        """Write record batches as an Arrow file of the work folder, a chunk a batch (or a part of one)."""
+        held = self.work / f"rows-{len(self.source.files):04d}.arrow"
+        sizes = []
+        with pa.OSFile(str(held), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+                sizes.append((batch.num_rows, batch.nbytes))
+        for group, (rows, size) in enumerate(sizes):
+            self._blocks(held, "arrow", group, rows, size)
+
+    def _blocks(self, path: Path, kind: Literal["arrow", "parquet"], group: int, rows: int, size: int) -> None:
+        step = max(1, rows // max(1, -(-size // self.chunk_bytes)))
+        # A row group that is little larger than a chunk stays whole, so that our own parts are read back as they are.
+        step = rows if size < 2 * self.chunk_bytes else step
+        for start in range(0, rows, max(1, step)):
+            stop = min(start + step, rows)
+            if self.left is not None:
+                stop = min(stop, start + self.left)
+            if stop > start:
+                self._add(Chunk(0, 0, str(path), kind, start, stop, group), stop - start)
+
+    def _csv(self, path: Path, name: str) -> None:
+        """A real CSV reader, whole file once: a quoted line break cannot be told from a row's end in the middle."""
+        csv.field_size_limit(1 << 30)
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            try:
+                sample = file.read(1 << 16).split("\n", 1)[0]
+                file.seek(0)
+                delimiter = max(",;\t|", key=sample.count)
+                reader = csv.reader(file, delimiter=delimiter, strict=True)
+                names = next(reader, None)
+                if names is None:
+                    return
+                if len(set(names)) < len(names):
+                    twice = next(n for n in names if names.count(n) > 1)
+                    raise InputError(f"has two columns named {twice!r}", where=f"{name}:1")
+                schema = pa.schema([(n, pa.string()) for n in names] + [(LINE, pa.int64()), (BAD, pa.string())])
+                self.add_batches(schema, self._csv_batches(reader, names, schema))
+            except UnicodeDecodeError as error:
+                looks = guess_encoding(path.read_bytes()[:1 << 16])
+                raise InputError(f"is not UTF-8; looks like {looks}", where=name, hint="Convert it: iconv -f ... -t UTF-8") from error
+            except csv.Error as error:
+                raise InputError(f"is not valid CSV: {error}", where=f"{name}:{reader.line_num}") from error
+
+    def _csv_batches(self, reader: Any, names: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        rows: list[dict[str, Any]] = []
+        size, line = 0, reader.line_num + 1
+        for cells in reader:
+            if cells:
+                row: dict[str, Any] = dict(zip(names, cells, strict=False))
+                if len(cells) != len(names):
+                    row[BAD] = f"{len(cells)} cells, the header has {len(names)}"
+                rows.append({**row, LINE: line})
+                size += sum(map(len, cells))
+            line = reader.line_num + 1
+            if size >= self.chunk_bytes:
+                yield pa.RecordBatch.from_pylist(rows, schema)
+                rows, size = [], 0
+        if rows:
+            yield pa.RecordBatch.from_pylist(rows, schema)
+
+
+def sha256(path: Path) -> tuple[str, int]:
+    """Digest and size of a file."""
+    digest, size = hashlib.sha256(), 0
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+            size += len(block)
+    return digest.hexdigest(), size
+
+
+def _count_lines(data: mmap.mmap, start: int, stop: int) -> int:
+    return sum(data[a : min(a + _BLOCK, stop)].count(b"\n") for a in range(start, stop, _BLOCK))
+
+
+def _next_visible(data: mmap.mmap, at: int) -> int | None:
+    while at < len(data):
+        block = data[at : at + _BLOCK]
+        rest = block.lstrip()
+        if rest:
+            return at + len(block) - len(rest)
+        at += len(block)
+    return None
+
+
+def _list_of_key(data: mmap.mmap, first: int, key: bytes) -> int:
+    """Where the list under a top-level key begins."""
+    inside = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+    for match in re.compile(rb'"' + re.escape(key) + rb'"\s*:\s*\[').finditer(data, first):
+        before = inside.sub(b"", data[first : match.start()])
+        level = sum(before.count(mark) for mark in (b"{", b"[")) - sum(before.count(mark) for mark in (b"}", b"]"))
+        if level == 1:
+            return match.end() - 1
+    raise InputError(f"no list of rows was found under {key.decode()!r}")

@@ -1,0 +1,60 @@
+"""The verdict: the run in one sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from prefdata.report.model import Issue, StageReport, Totals, Verdict
+
+WORDED = {"<=": "at most", ">=": "at least", "<": "below", ">": "above"}
+
+
+def verdict_of(
+    action: str,
+    gates: Sequence[Mapping[str, Any]],
+    partial: bool,
+    totals: Totals,
+    issues: Sequence[Issue],
+    stages: Sequence[StageReport],
+) -> Verdict:
+    """The sentence, the status, and the notes: partial run, length not checked, audit only."""
+    failed = [g for g in gates if not g.get("ok")]
+    most = next((i for i in issues if i.actions.get("drop")), None)
+    share = f"{totals.kept:,} of {totals.pairs:,} pairs"
+    notes, audit = list[str](), action == "audit"
+    if not totals.pairs:
+        sentence = "The input holds no pairs"
+    elif not totals.kept:
+        were = "would be" if audit else "were"
+        sentence = f"Nothing is left: all {totals.pairs:,} pairs {were} dropped"
+    else:
+        sentence = f"{'Would keep' if audit else 'Kept'} {share} ({100 * totals.kept / totals.pairs:.1f} %)"
+    if most:
+        sentence += f"; the main cause of drops is {most.reason} ({most.actions['drop']:,})"
+    if failed:
+        notes.append(sentence + ".")
+        told = "; ".join(_gate(g) for g in failed)
+        sentence = f"Gate failed: {told}" if len(failed) == 1 else f"{len(failed)} gates failed: {told}"
+    if partial:
+        notes.insert(0, f"Partial: only the first {totals.source_rows:,} rows were read (--limit).")
+    for stage in stages:
+        notes += [
+            f.text or "Length was not checked: no tokenizer was given."
+            for f in stage.findings
+            if f.name == "length_not_checked"
+        ]
+    if audit:
+        notes.append("This is an audit: nothing was changed or removed.")
+    status: Any = "gate_failed" if failed else "ok" if totals.kept else "empty"
+    return Verdict(status=status, partial=partial, sentence=sentence + ".", notes=notes)
+
+
+def _gate(gate: Mapping[str, Any]) -> str:
+    """``too_similar is 18.1 %, wanted at most 5 %``."""
+    parts = re.fullmatch(r"\s*(.+?)\s*(<=|>=|<|>)\s*(.+?)\s*", str(gate["gate"]))
+    got = gate.get("text", gate.get("value"))
+    if not parts:
+        return f"{gate['gate']}: {got}"
+    return f"{parts[1]} is {got}, wanted {WORDED[parts[2]]} {re.sub(r' *%', ' %', parts[3])}"
