@@ -177,16 +177,20 @@ class Card:
     funnel: Sequence[tuple[str, int, int]]  # stage, in, dropped
     license: str | None
     version: str
+    files: Mapping[str, str]  # sha256 by path
 
 
 def card(facts: Card) -> str:
     """``README.md`` of the output: front matter that ``load_dataset`` and the Hub read, and what was done."""
     from huggingface_hub import DatasetCardData
 
+    # ``datasets`` names its cache by folder name and card alone: without a mark of the data in the card, two folders
+    # called ``out``, or one that was written anew, would be taken for the same set.
+    mark = {"description": f"data {hashlib.sha256(orjson.dumps(facts.files, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]}"}
     files = [{"split": s, "path": f"data/{s}/*.parquet"} for s, n in facts.splits.items() if n]
-    configs: list[dict[str, Any]] = [{"config_name": "default", "default": True, "data_files": files}] if files else []
+    configs: list[dict[str, Any]] = [{"config_name": "default", "default": True, **mark, "data_files": files}] if files else []
     if facts.dropped:
-        configs.append({"config_name": "dropped", "data_files": [{"split": "train", "path": "audit/dropped/*.parquet"}]})
+        configs.append({"config_name": "dropped", **mark, "data_files": [{"split": "train", "path": "audit/dropped/*.parquet"}]})
     kept = sum(facts.splits.values())
     data = DatasetCardData(
         license=facts.license or "other", pretty_name=f"{facts.title}, cleaned", size_categories=[_size(kept)],

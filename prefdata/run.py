@@ -181,7 +181,7 @@ def run(action: Action, source: Any, out: Path | None, pipeline: Pipeline, optio
             output.write_spotcheck(out / "spotcheck.csv", rows, spool.rows, options.seed)
             recipes.write(out, form_out, [s for s, n in kept.items() if n], _max_length(pipeline), exports)
             funnel = [(n, len(d), d.count("drop")) for n, d in zip(names, made, strict=True)]
-            facts_card = output.Card(planned.title, kept, result.counts["dropped"], signals.total, form_out, pipeline.name, funnel, options.license, version("prefdata"))
+            facts_card = output.Card(planned.title, kept, result.counts["dropped"], signals.total, form_out, pipeline.name, funnel, options.license, version("prefdata"), files)
             output.put(out / "README.md", output.card(facts_card))
         output.write_decisions(out / "audit/decisions.parquet", names, made)
         output.write_signals(out / "audit/signals.parquet", signals, splits if shares else None)
@@ -222,7 +222,8 @@ def _detect(planned: sources.Source, options: Options) -> tuple[Columns, tuple[s
     columns = find_columns(names, options.columns, planned.title)
     scores = next((pair for pair in _SCORES if set(pair) <= set(names)), None)
     chat = options.format in ("chat", "implicit") or any(
-        isinstance(row.get(c), list) for row in head for c in (columns.prompt, columns.chosen, columns.rejected) if c
+        isinstance(side := row.get(c), list) and any(isinstance(m, Mapping) for m in side)
+        for row in head for c in (columns.prompt, columns.chosen, columns.rejected) if c
     ) or any(isinstance(row.get(columns.system), str) and row[columns.system].strip() for row in head if columns.system)  # fmt: skip
     return columns, scores, "chat" if chat else "text"
 

@@ -139,7 +139,7 @@ def _polynomial(values: U64, starts: Ints, ends: Ints, base: np.uint64) -> U64:
 
 def _known(h: U64) -> Bools:
     table, shift = vocabulary()
-    return table[((h >> shift) & np.uint64(SLOTS - 1)).astype(np.intp)] == h
+    return np.equal(table[((h >> shift) & np.uint64(SLOTS - 1)).astype(np.intp)], h)
 
 
 def _telling(t: _Tokens) -> Bools:

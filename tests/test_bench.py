@@ -18,9 +18,7 @@ from prefdata.bench.sentences import edit, editable, jaccard, read, words
 
 SAMPLES = Path(run.__file__).parents[1] / "samples"
 SIDES = ("prompt", "chosen", "rejected")
-MANY = Shares(
-    exact=0.1, near=0.15, contradiction=0.1, cycle=0.05, identical=0.03, format_only=0.03, light_edit=0.1
-)
+MANY = Shares(exact=0.1, near=0.15, contradiction=0.1, cycle=0.05, identical=0.03, format_only=0.03, light_edit=0.1)
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +44,7 @@ def test_the_corpus_has_the_rows_and_shares_asked_for(made):
     assert len(rows) == told["rows"] == 600
     assert sum(told["kinds"].values()) == 600 and all(list(r) == list(SIDES) for r in rows)
     kinds = Counter(t["kind"] for t in truth.values())
-    assert (
-        kinds["exact"] + kinds["near"] == 150
-        and kinds["contradiction"] == 48
-        and kinds["contradiction_vote"] == 12
-    )
+    assert kinds["exact"] + kinds["near"] == 150 and kinds["contradiction"] == 48 and kinds["contradiction_vote"] == 12
     assert kinds["vote"] == 24 and kinds["cycle"] == 30
     assert 1400 < told["bytes"] / 600 < 2500
 
@@ -83,9 +77,7 @@ def test_each_cycle_closes(made):
 def test_near_duplicates_differ_in_words_but_not_in_numbers_negation_or_code(made):
     near = of_kind(made, "near")
     assert len(near) > 60
-    kept = re.compile(
-        r"\d+|\b(?:not?|never|nor|none|without|nobody)\b|```.*?```|不|没|ไม่", re.DOTALL | re.IGNORECASE
-    )
+    kept = re.compile(r"\d+|\b(?:not?|never|nor|none|without|nobody)\b|```.*?```|不|没|ไม่", re.DOTALL | re.IGNORECASE)
     for row, peer, t in near:
         assert row != peer and t["peer"] < t["row"]
         for n, name in ((2, "j2"), (5, "j5")):
@@ -136,7 +128,9 @@ def test_measuring_counts_orphans_and_memory(tmp_path):
     # The grandchild is never waited for by its parent, and does the work.
     work = "import time\nx=bytearray(80_000_000)\nx[::4096]=b'1'*len(x[::4096])\nt=time.process_time()\nwhile time.process_time()-t<0.5: pass"
     (tmp_path / "work.py").write_text(work)
-    script = f"import subprocess,sys,time; subprocess.Popen([sys.executable, {str(tmp_path / 'work.py')!r}]); time.sleep(.1)"
+    script = (
+        f"import subprocess,sys,time; subprocess.Popen([sys.executable, {str(tmp_path / 'work.py')!r}]); time.sleep(.1)"
+    )
     command = [sys.executable, str(measure.__file__), str(tmp_path / "r.json"), sys.executable, "-c", script]
     subprocess.run(command, check=True, timeout=60)
     found = json.loads((tmp_path / "r.json").read_text())
@@ -158,9 +152,7 @@ def test_quality_counts_recall_and_precision(tmp_path):
         "action": ["drop"] * 4 + ["keep"] * 2,
         "reason": [b for _, b in acts] + [None] * 2,
     }
-    table = pa.table(
-        {k: pa.array(v) if k == "row" else pa.array(v).dictionary_encode() for k, v in columns.items()}
-    )
+    table = pa.table({k: pa.array(v) if k == "row" else pa.array(v).dictionary_encode() for k, v in columns.items()})
     pq.write_table(table, tmp_path / "d.parquet")
     found, kept = run.quality(tmp_path / "d.parquet", tmp_path / "t", 10)
     assert kept == 6
@@ -174,15 +166,12 @@ def test_the_table_has_ratios_and_growth():
     def cost(cpu, peak):
         return {"cpu": cpu, "wall": cpu, "peak": peak}
 
-    small = run.Size(
-        100, 0.2, [{"prefdata": cost(2.0, 100), "by hand": cost(10.0, 300)}] * 2, {"near_duplicate": 1.0}
-    )
+    small = run.Size(100, 0.2, [{"prefdata": cost(2.0, 100), "by hand": cost(10.0, 300)}] * 2, {"near_duplicate": 1.0})
     text = run.markdown(
         [small, run.Size(500, 1.0, [{"prefdata": cost(8.0, 100)}])], "x", ["python", "-m", "prefdata.bench"]
     )
     assert (
-        "by hand / prefdata, 100 rows: 5.0, 5.0 (median 5.0)" in text
-        and "CPU(500) / CPU(100): 4.00, rows x5" in text
+        "by hand / prefdata, 100 rows: 5.0, 5.0 (median 5.0)" in text and "CPU(500) / CPU(100): 4.00, rows x5" in text
     )
     assert "$ python -m prefdata.bench" in text and "| near_duplicate | 1.00 |" in text
 
@@ -253,9 +242,7 @@ def test_the_script_by_hand_runs(tmp_path):
     pytest.importorskip("datasketch")
     make_corpus([], 300, tmp_path / "c.jsonl", tmp_path / "t.jsonl", seed=1)
     folder = tokenizer.train(vocabulary.sentences(300, 100, 100), tmp_path / "tokenizer")
-    found = run.process(
-        run.hand_command(tmp_path / "c.jsonl", tmp_path / "o.parquet", folder), tmp_path, "hand"
-    )
+    found = run.process(run.hand_command(tmp_path / "c.jsonl", tmp_path / "o.parquet", folder), tmp_path, "hand")
     assert found["cpu"] > 0 and 100 < pq.read_metadata(tmp_path / "o.parquet").num_rows < 290
 
 
@@ -270,6 +257,4 @@ def test_the_bench_runs(tmp_path):
     assert done.returncode == 0, done.stderr
     text = out.read_text("utf-8")
     assert re.search(r"\| 300 \| 0\.\d \| 1 \| prefdata \| [\d.]+ \| [\d.]+ \| \d+ \| \d+ \|", text)
-    assert "CPU, by hand / prefdata, 300 rows" in text and re.search(
-        r"\| exact \| \d+ \| 1\.000 \| 0 \|", text
-    )
+    assert "CPU, by hand / prefdata, 300 rows" in text and re.search(r"\| exact \| \d+ \| 1\.000 \| 0 \|", text)

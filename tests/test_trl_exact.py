@@ -162,7 +162,10 @@ def trl_lengths(folder: Path, rows: list[dict[str, Any]], window: int | None) ->
     return out
 
 
-@pytest.mark.parametrize("setup", SETUPS)
+PUBLISHED = [s for s, (kind, _) in SETUPS.items() if kind in ("smollm2", "deepseek")]  # large vocabularies load slowly
+
+
+@pytest.mark.parametrize("setup", [pytest.param(s, marks=pytest.mark.slow if s in PUBLISHED else ()) for s in SETUPS])
 def test_counts_equal_trl(setup: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kind, template = SETUPS[setup]
     special = {"smollm2": smollm2, "deepseek": deepseek}

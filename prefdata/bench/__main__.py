@@ -18,9 +18,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     parser = argparse.ArgumentParser(prog="python -m prefdata.bench", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    corpus = commands.add_parser(
-        "corpus", help="write a set of pairs with planted faults, and the truth about them"
-    )
+    corpus = commands.add_parser("corpus", help="write a set of pairs with planted faults, and the truth about them")
     corpus.add_argument("rows", type=int)
     corpus.add_argument("out", type=Path)
     corpus.add_argument("--truth", type=Path, help="default: OUT with the suffix .truth.jsonl")
@@ -32,18 +30,12 @@ def main(arguments: list[str] | None = None) -> int:
     speed.add_argument("--rounds", type=int, default=2)
     speed.add_argument("-p", "--pipeline", default="certain")
     speed.add_argument("--workers", type=int, default=2)
-    speed.add_argument(
-        "--tokenizer", help="folder of a fast tokenizer; default: SmolLM2 or DeepSeek if installed"
-    )
+    speed.add_argument("--tokenizer", help="folder of a fast tokenizer; default: SmolLM2 or DeepSeek if installed")
     speed.add_argument("--no-hand", action="store_true", help="leave the script by hand out")
-    speed.add_argument(
-        "--work", type=Path, help="where corpora and outputs stay; default: a folder that is removed"
-    )
+    speed.add_argument("--work", type=Path, help="where corpora and outputs stay; default: a folder that is removed")
     speed.add_argument("--out", type=Path, help="also write the table there")
     for one in (corpus, speed):
-        one.add_argument(
-            "--from", dest="sources", type=Path, nargs="+", default=[], help="text, JSON, JSONL (.gz)"
-        )
+        one.add_argument("--from", dest="sources", type=Path, nargs="+", default=[], help="text, JSON, JSONL (.gz)")
         one.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(given)
     try:

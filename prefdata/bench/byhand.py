@@ -22,9 +22,7 @@ def shingles(text: str, n: int = 5) -> list[bytes]:
     return [s.encode() for s in {" ".join(words[i : i + n]) for i in range(max(1, len(words) - n + 1))}]
 
 
-def without_near_duplicates(
-    pairs: pd.DataFrame, threshold: float = 0.8, permutations: int = 128
-) -> pd.DataFrame:
+def without_near_duplicates(pairs: pd.DataFrame, threshold: float = 0.8, permutations: int = 128) -> pd.DataFrame:
     """Keep each row that resembles no row kept before it."""
     index = MinHashLSH(threshold=threshold, num_perm=permutations)
     texts = (shingles(f"{p}\n{c}\n{r}") for p, c, r in pairs[SIDES].itertuples(index=False))
@@ -39,9 +37,7 @@ def without_near_duplicates(
 
 def without_similar_answers(pairs: pd.DataFrame, limit: float = 95.0) -> pd.DataFrame:
     """Drop pairs whose two answers are almost the same text."""
-    ratio = [
-        fuzz.ratio(c, r, score_cutoff=limit) for c, r in zip(pairs["chosen"], pairs["rejected"], strict=True)
-    ]
+    ratio = [fuzz.ratio(c, r, score_cutoff=limit) for c, r in zip(pairs["chosen"], pairs["rejected"], strict=True)]
     return pairs[[r < limit for r in ratio]]
 
 
@@ -53,9 +49,7 @@ def without_long_pairs(pairs: pd.DataFrame, folder: str, max_length: int, batch:
         texts = pairs[side].tolist()
         found: list[int] = []
         for i in range(0, len(texts), batch):
-            ids = tokenizer(texts[i : i + batch], add_special_tokens=False, return_attention_mask=False)[
-                "input_ids"
-            ]
+            ids = tokenizer(texts[i : i + batch], add_special_tokens=False, return_attention_mask=False)["input_ids"]
             found.extend(len(x) for x in ids)
         lengths[side] = pd.Series(found, index=pairs.index)
     total = lengths["prompt"] + lengths["chosen"].combine(lengths["rejected"], max)

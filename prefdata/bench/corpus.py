@@ -121,13 +121,7 @@ class Maker:
                 break
             size = grown
             parts.append(
-                "\n- "
-                if listed and parts
-                else "\n\n"
-                if parts and draw() < 0.16
-                else of.joint
-                if parts
-                else ""
+                "\n- " if listed and parts else "\n\n" if parts and draw() < 0.16 else of.joint if parts else ""
             )
             parts.append(one)
         if self.pool.code and not plain and goal > 400 and draw() < 0.04:
@@ -165,9 +159,7 @@ class Maker:
             return prompt, rejected, chosen
         if kind == "near":
             rng = self._rng(row, 1)
-            prompt, chosen, rejected = edit(
-                [prompt, chosen, rejected], rng.uniform(0.01, 0.04), of.spare, rng
-            )
+            prompt, chosen, rejected = edit([prompt, chosen, rejected], rng.uniform(0.01, 0.04), of.spare, rng)
         if kind == "cycle":
             more = self._rng(peer, 2)
             size, at = int(self.plan.length[row]), int(self.plan.place[row])

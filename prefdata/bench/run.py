@@ -69,15 +69,11 @@ def process(command: Sequence[str], work: Path, name: str) -> dict[str, Any]:
         )
     found: dict[str, Any] = json.loads(result.read_text()) if result.is_file() else {"code": -1}
     if found["code"] != 0:
-        raise InputError(
-            f"{name} ended with {found['code']}", where=str(log), hint="The log holds its last words."
-        )
+        raise InputError(f"{name} ended with {found['code']}", where=str(log), hint="The log holds its last words.")
     return {**found, "log": str(log)}
 
 
-def clean_command(
-    corpus: Path, out: Path, folder: Path, workers: int = 2, pipeline: str = "certain"
-) -> list[str]:
+def clean_command(corpus: Path, out: Path, folder: Path, workers: int = 2, pipeline: str = "certain") -> list[str]:
     """``prefdata clean`` as it is measured."""
     return [
         sys.executable, "-m", "prefdata", "clean", str(corpus), str(out), "-p", pipeline,
@@ -113,9 +109,7 @@ def run(setting: Setting, say: Say) -> tuple[list[Size], str]:
                 {tool: process(commands[tool], work, f"{tool.replace(' ', '')}-{rows}") for tool in turn}
             )
             say(f"round {i + 1}: " + ", ".join(f"{t} {r['cpu']:.1f} s" for t, r in size.rounds[-1].items()))
-        size.stages = (
-            json.loads((out / "manifest.json").read_text()).get("run", {}).get("seconds_by_stage", {})
-        )
+        size.stages = json.loads((out / "manifest.json").read_text()).get("run", {}).get("seconds_by_stage", {})
         size.quality, size.kept["prefdata"] = quality(out / "audit" / "decisions.parquet", truth, rows)
         if setting.hand:
             size.kept["by hand"] = pq.read_metadata(by_hand).num_rows
@@ -179,9 +173,7 @@ def markdown(sizes: Sequence[Size], origin: str, command: Sequence[str]) -> str:
     """The figures as Markdown, with the command that made them."""
     lines = ["# Benchmark", "", "```console", f"$ {shlex.join(command)}", "```", ""]
     lines += [_HOW.format(origin=origin, length=MAX_LENGTH, period=measure.PERIOD), "", "## Cost", ""]
-    lines += _table(
-        "rows, MB, round, tool, CPU s, wall s, peak MB, kept", (r for s in sizes for r in _costs(s))
-    )
+    lines += _table("rows, MB, round, tool, CPU s, wall s, peak MB, kept", (r for s in sizes for r in _costs(s)))
     lines += ["", *_ratios(sizes)]
     for size in sizes:
         lines += ["", f"## Stages at {size.rows} rows (seconds as prefdata measured them, last round)", ""]
@@ -231,12 +223,8 @@ def _ratios(sizes: Sequence[Size]) -> list[str]:
             ]
             if got:
                 each = ", ".join(f"{x:.1f}" for x in got)
-                out.append(
-                    f"- {name}, by hand / prefdata, {size.rows} rows: {each} (median {median(got):.1f})"
-                )
+                out.append(f"- {name}, by hand / prefdata, {size.rows} rows: {each} (median {median(got):.1f})")
     for small, large in pairwise(sizes):
         a, b = (median(r["prefdata"]["cpu"] for r in s.rounds) for s in (small, large))
-        out.append(
-            f"- Growth, CPU({large.rows}) / CPU({small.rows}): {b / a:.2f}, rows x{large.rows / small.rows:g}"
-        )
+        out.append(f"- Growth, CPU({large.rows}) / CPU({small.rows}): {b / a:.2f}, rows x{large.rows / small.rows:g}")
     return out

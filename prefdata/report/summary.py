@@ -29,6 +29,7 @@ from prefdata.report.verdict import verdict_of
 from prefdata.stage import Stage
 
 __all__ = ["Facts", "Row", "summarise"]
+UNEXPLAINED = "The stage gives no explanation of this word."
 FINDING_ROWS, ALL_FINDING_ROWS = 5, 60
 STATES: tuple[Literal["kept", "flagged", "swapped", "dropped"], ...] = (
     "kept",
@@ -159,7 +160,7 @@ def _stage(key: str, stage: Stage, made: Decisions, kept: Mask) -> StageReport:
         misses=words["misses"],
         references=words["references"],
         parameters=stage.model_dump(mode="json"),
-        reasons={r: " ".join(t.split()) for r, t in stage.reasons.items()},
+        reasons={r: " ".join(stage.reasons.get(r, UNEXPLAINED).split()) for r in [*stage.reasons, *made.reasons]},
         scale=stage.scale,
         verb=verb,
         findings=[_finding(key, f) for f in made.findings],

@@ -9,7 +9,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 from pydantic import Field
 
 from prefdata.acyclic import Edge, feedback
@@ -28,26 +27,31 @@ class Contradiction(Stage):
     Why it matters: a pair and its mirror pull the model both ways and cancel out at best; where labels were shuffled or
     a sign was lost, contradictions are the first trace. Duplicate removal hides them, so this comes first.
 
-    How it decides: the answers of each prompt are the nodes of a graph, each pair a vote. Answers are one node if their
-    normal forms are equal, or if they share at least the limit (near) of their words and word pairs, and all numbers, negations and
-    code; near ones join a first representative, without chains, and never the other side of their own pair. Of two
-    answers with votes both ways the side with fewer votes is dropped and the majority flagged; without a majority all
-    are dropped. Cycles over what remains lose the set of votes that costs least (exact up to 11 answers in one knot, by
-    local search beyond; equal costs by a hash of the texts, so that the order of rows does not matter); the rows that
-    close the cycle with a dropped one are flagged. Equal scores of both answers: a tie, dropped; a higher score for the
-    rejected answer is flagged. The score of a row is the share of the votes on its two answers that speak against it.
+    How it decides: the answers of each prompt are the nodes of a graph, each pair a vote. Answers are one node if
+    their normal forms are equal, or if they share at least the limit (near) of their word pairs and all numbers,
+    negations and code; near ones join a first representative, without chains, and never the other side of their own
+    pair. Of two answers with votes both ways the side with fewer votes is dropped and the majority flagged; without
+    a majority all are dropped. Cycles over what remains lose the set of votes that costs least (exact up to 11
+    answers in one knot, by local search beyond; equal costs by a hash of the texts, so that the order of rows does
+    not matter); the rows that close the cycle with a dropped one are flagged. Equal scores of both answers: a tie,
+    dropped; a higher score for the rejected answer is flagged. The score of a row is the share of the votes on its
+    two answers that speak against it.
 
     What it misses: contradictions between paraphrased answers or prompts, and single wrong labels (see label_noise).
 
-    References: TIGER-AI-Lab/EditReward#14, tournesol-app/tournesol#671, argilla-io/distilabel#264, OpenBMB/UltraFeedback#8
+    References: TIGER-AI-Lab/EditReward#14, tournesol-app/tournesol#671, argilla-io/distilabel#264,
+    OpenBMB/UltraFeedback#8
     """
 
     reasons: ClassVar[Mapping[str, str]] = {
-        "contradiction": "The same two answers to the same prompt are preferred the other way round in another row (named as peer). The minority is dropped; without a majority all are. Decide by reading, or collect another vote.",
-        "cycle": "This pair and others of its prompt prefer in a circle (a over b over c over a). The votes that cost least are dropped, the rest of the circle flagged; peer names another row of it.",
-        "tie": "Both answers have the same score, so the order is chance. Drop such rows, or use a finer score.",
-        "score_inverted": "The rejected answer has the higher score. If many rows are flagged, a sign or a column was mixed up where the pairs were made.",
-    }  # fmt: skip
+        "contradiction": "Another row (named as peer) prefers the same two answers to the same prompt the other way"
+        " round. The minority is dropped; without a majority all are. Read them and decide, or collect another vote.",
+        "cycle": "This pair and others of its prompt prefer in a circle (a over b over c over a). The votes that cost"
+        " least are dropped, the rest of the circle is flagged; peer names another row of it.",
+        "tie": "Both answers have the same score, so their order is chance. Drop such rows, or use a finer score.",
+        "score_inverted": "The rejected answer has the higher score. If many rows are flagged, a sign or a column was"
+        " mixed up where the pairs were made.",
+    }
     measured: ClassVar[frozenset[str]] = frozenset()
     drops: ClassVar[Literal["above", "below"] | None] = "above"
     scale: ClassVar[str] = "share of the votes on the same two answers that speak against this row, 0-1"
@@ -120,7 +124,7 @@ def _several(keys: list[U64], votes: npt.NDArray[np.bool_]) -> Index:
     order = np.lexsort((rejected, chosen, prompt))
     p = prompt[order]
     new = np.ones(len(order), bool)
-    new[1:] = (p[1:] != p[:-1]) | (chosen[order][1:] != chosen[order][:-1]) | (rejected[order][1:] != rejected[order][:-1])
+    new[1:] = np.logical_or.reduce([k[order][1:] != k[order][:-1] for k in (prompt, chosen, rejected)])
     group = np.cumsum(np.append(True, p[1:] != p[:-1])[: len(p)]) - 1
     several = np.bincount(group, weights=new) > 1
     return np.sort(at[order[several[group]]]) if len(p) else at
@@ -154,7 +158,9 @@ def _nodes(signals: Signals, keys: list[U64], at: Index, near: float, out: Decis
     return won, lost
 
 
-def _merged(texts: _Texts, candidates: Index, paired: Mapping[int, set[int]], near: float, out: Decisions) -> dict[int, int]:
+def _merged(
+    texts: _Texts, candidates: Index, paired: Mapping[int, set[int]], near: float, out: Decisions
+) -> dict[int, int]:
     """Which node joins which: near, and not the other side of a pair with any that joined before."""
     members: defaultdict[int, list[int]] = defaultdict(list)
 

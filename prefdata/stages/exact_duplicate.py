@@ -29,8 +29,9 @@ class ExactDuplicate(Stage):
     """
 
     reasons: ClassVar[Mapping[str, str]] = {
-        "exact_duplicate": "The same pair stands earlier in the set (named as peer). Nothing to do, unless repeated rows are votes.",
-    }  # fmt: skip
+        "exact_duplicate": "The same pair stands earlier in the set (named as peer)."
+        " Nothing to do, unless repeated rows are votes.",
+    }
     measured: ClassVar[frozenset[str]] = frozenset()
 
     action: Literal["drop", "flag"] = "drop"

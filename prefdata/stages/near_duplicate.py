@@ -17,7 +17,7 @@ from prefdata.pairs import SIDES, Pairs
 from prefdata.stage import Stage
 
 _SHORT = 8  # words; two answers below that say too little for their likeness to mean anything
-_AT_ONCE = 4  # bands read in one pass over the signals: 32 bytes a row of memory
+_AT_ONCE = 5  # bands read in one pass over the signals: 40 bytes a row of memory
 _HOPELESS = 0.3  # a side this far below the limit ends the comparison
 
 
@@ -32,7 +32,7 @@ class NearDuplicate(Stage):
     from MinHash (20 bands of 6 rows: of pairs at 0.8 it finds 99.8 %); each is then compared exactly. A word is one
     character in Chinese, Japanese, Thai and the like. Numbers, negations, symbols, single letters and whatever looks
     like code must be equal in order. Where both answers are shorter than 8 words the prompts must be the same, and a
-    pair that fits better with its answers swapped is no duplicate. The score is the lowest of the three indices.
+    pair one of whose answers fits the other's opposite better is no duplicate. The score is the lowest of the three indices.
 
     What it misses: paraphrases and translations; with a limit below 0.7 an increasing share of the near pairs (at 0.6,
     about 1 in 3). Each row is compared with at most 64 earlier ones, those that share most bands first; a finding says
@@ -43,8 +43,9 @@ class NearDuplicate(Stage):
     """
 
     reasons: ClassVar[Mapping[str, str]] = {
-        "near_duplicate": "An earlier pair that stays (named as peer) is the same but for a few words in each text. Read both; raise the limit if the difference matters to you.",
-    }  # fmt: skip
+        "near_duplicate": "An earlier pair that stays (named as peer) is the same but for a few words in each text."
+        " Read both; raise the limit if the difference matters to you.",
+    }
     measured: ClassVar[frozenset[str]] = frozenset()
     drops: ClassVar[Literal["above", "below"] | None] = "above"
     scale: ClassVar[str] = "lowest Jaccard index of word pairs among prompt, chosen and rejected, 0-1"
@@ -67,7 +68,7 @@ class NearDuplicate(Stage):
         rows, found = np.array(list(peers), np.int64), np.array(list(peers.values()), np.int64)
         out.mark(rows, self.action, "near_duplicate", peer=signals.index[found])
         if unsure:
-            said = f"rows kept after a comparison with {COMPARED} of the earlier ones that may be near: more may be left"
+            said = f"rows kept after comparison with {COMPARED} of the earlier ones that may be near; more may be left"
             out.findings.append(Finding("near_duplicate_cut", unsure, len(signals), said))
         return out
 
@@ -123,7 +124,7 @@ class _Comparison:
         if self.counts[1:, [row, other]].max() < _SHORT and self.keys[0][row] != self.keys[0][other]:
             return False
         straight = min(self.index(row, 1, other, 1), self.index(row, 2, other, 2))
-        return straight >= min(self.index(row, 1, other, 2), self.index(row, 2, other, 1))
+        return straight >= max(self.index(row, 1, other, 2), self.index(row, 2, other, 1))
 
 
 def _bands(signals: Signals) -> Iterator[npt.NDArray[np.uint64]]:

@@ -65,11 +65,11 @@ def test_case_27_very_similar_answers(metric: str) -> None:
         ("e\u0301t\u00e9 ici", "\u00e9t\u00e9 ici", 2),
         ("a\u200bb", "ab", 2),
         ("    return x", "return x", 4),  # the first line's indentation is code
-        ("if x:\n    return 1", "if x:\n  return 1", 0),  # white space inside counts
+        ("if x:\n    return 1", "if x:\n  return 1", 4),  # white space inside counts
         ("Turkey", "turkey", 0),
         ("42", "42.", 0),
         ("We left early and it was late.", "We left early, and it was **late**", 3),
-        ("We left early and it was LATE.", "We left early, and it was late.", 4),
+        ("We left early and it was LATE.", "We left early, and it was late.", 0),
         ("We left at 5 and it was late.", "We left at 5, and it was late.", 4),  # digits
         ("So use foo.bar to do it now", "So use foobar to do it now", 4),  # a mark inside a word
         ("So use foo_bar to do it now", "So use foobar to do it now", 4),
@@ -120,7 +120,7 @@ def test_scores_do_not_depend_on_order_or_batch(metric: str) -> None:
     assert np.isfinite(whole).all() and whole.min() >= 0 and whole.max() <= 1 and len(set(whole)) > 40
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.text(max_size=40), st.text(max_size=40))
 def test_any_text(a: str, b: str) -> None:
     one, other = ([f(x, y) for x, y in ((a, b), (b, a))] for f in (kind, lambda x, y: similarity.ratios([x], [y])[0]))
@@ -216,6 +216,7 @@ def test_wordllama_is_read_as_its_own_library_reads_it() -> None:
     assert not encoders.load("wordllama").embed([""]).any()
 
 
+@pytest.mark.slow  # torch: 10 s
 def test_a_sentence_transformer_reads_the_whole_text(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
@@ -248,6 +249,7 @@ def tiny_model(folder: Path) -> Path:
     return folder / "model"
 
 
+@pytest.mark.slow  # torch: 10 s
 def test_encoders_stay_offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("PREFDATA_ONLINE", raising=False)
     monkeypatch.setattr(socket.socket, "connect", lambda *a: pytest.fail("went online"))

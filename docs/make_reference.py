@@ -1,0 +1,250 @@
+"""Writes the reference pages beside it from the code: ``python docs/make_reference.py``.
+
+Commands come from the command line's own definition, stages and reason words from the stages' docstrings, files and
+columns from a run on the sample. Words that no code holds stand here, and each is checked against the code.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import typer
+
+import prefdata
+from prefdata import cli, gates, pipeline, recipes
+from prefdata.shapes import SHAPES
+from prefdata.stage import Stage, shipped
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+SAMPLE = ROOT / "prefdata" / "samples" / "planted.jsonl"
+NOTE = "<!-- Made by docs/make_reference.py. Change the code, not this page. -->\n"
+
+# Files of a finished run; the page fails to build if a run writes one that is not here, or does not write one that is.
+FILES = {
+    "README.md": "Dataset card: what was done, counts, how to load. Its front matter tells `load_dataset` where the splits lie.",
+    "data/train/part-00000.parquet": "The kept rows: `prompt`, `chosen`, `rejected`, the input's other columns unchanged, and `pd_id`. More parts if the input has more chunks.",
+    "data/test/part-00000.parquet": "Only with `--split test=...`.",
+    "report.html": "The report, one file that opens without a network.",
+    "manifest.json": "Written last: while it is missing, the run is not finished. Status, counts, gates, the pipeline with every parameter, hashes of the input and of the data, versions, time and memory.",
+    "spotcheck.csv": "A sample of kept rows for people to judge, the sides in random order. Opens in a spreadsheet; cells that look like a formula begin with `'`.",
+    "recipes/trl_dpo.yaml": "`trl dpo --config recipes/trl_dpo.yaml`",
+    "recipes/axolotl_dpo.yaml": "`axolotl train recipes/axolotl_dpo.yaml`",
+    "recipes/openrlhf_dpo.sh": "OpenRLHF's DPO command.",
+    "recipes/llamafactory/dataset_info.json": "LLaMA-Factory's entry for this set.",
+    "recipes/llamafactory/dpo.yaml": "LLaMA-Factory's configuration.",
+    "audit/dropped/part-00000.parquet": "Every dropped row as it was read, with why. Left out if nothing was dropped.",
+    "audit/decisions.parquet": "Every decision of every stage about every row it saw, keeps included.",
+    "audit/signals.parquet": "The numbers that were measured, one row a pair.",
+    "audit/report.json": "What `report.html` is made from.",
+    "audit/run.log.jsonl": "Start, seconds of each stage, end.",
+}
+ONLY_CLEAN = ("README.md", "spotcheck.csv", "data/", "recipes/", "audit/dropped/")
+
+PD = {
+    "pd_id": "Which pair this is: the row number in the input, counted from 0. An input that already has `pd_id` keeps it.",
+    "pd_file": "The input file.",
+    "pd_line": "The line in that file, counted from 1.",
+    "pd_stage": "The stage that dropped it.",
+    "pd_code": "The reason word; `prefdata explain WORD` tells more.",
+    "pd_reason": "The reason in words, about this row.",
+    "pd_score": "The stage's score, where it has one.",
+    "pd_limit": "The limit that was in force.",
+    "pd_peer": "`pd_id` of the row this one repeats or contradicts.",
+    "pd_raw": "The line as it was read, where it could not be read as a row.",
+}
+
+CODES = {
+    cli.OK: "Done, and every gate holds.",
+    cli.FAILED: "Done, but a gate failed or no row is left. The output is written all the same; `manifest.json` says `gate_failed` or `empty`. `--exit-zero` turns this into 0.",
+    cli.WRONG: "Usage, configuration, input or output is wrong, or an extra is missing. The message says what to do. Nothing that looks finished is written.",
+    cli.BUG: "A bug in prefdata: traceback, and a line that asks for a report.",
+    130: "Interrupted (Ctrl-C). `--resume` goes on.",
+    141: "The reader of a pipe went away (`prefdata ... | head`). Quiet.",
+    143: "Terminated (SIGTERM). `--resume` goes on.",
+}
+
+
+def cell(text: str) -> str:
+    """Text for a cell of a table."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """A Markdown table."""
+    lines = ["| " + " | ".join(head) + " |", "| " + " | ".join("---" for _ in head) + " |"]
+    return "\n".join([*lines, *("| " + " | ".join(cell(c) for c in row) + " |" for row in rows)]) + "\n"
+
+
+def commands() -> str:
+    """Every command with every option, from the definition of the command line."""
+    group: Any = typer.main.get_command(cli.app)
+    out = [NOTE, "# Commands\n", "`prefdata [OPTIONS] COMMAND ...`. These options stand before or behind the command:\n", options(group)]
+    for name, command in group.commands.items():
+        arguments = [p for p in command.params if p.param_type_name == "argument"]
+        usage = " ".join((p.metavar or p.name.upper()) if p.required else f"[{p.metavar or p.name.upper()}]" for p in arguments)
+        out.append(f"\n## {name}\n\n{' '.join(command.help.split())}\n\n```sh\n{f'prefdata {name} [OPTIONS] {usage}'.strip()}\n```\n")
+        said = [(f"`{p.metavar or p.name.upper()}`", p.help or "") for p in arguments if getattr(p, "help", None)]
+        out += [table(("argument", "meaning"), said)] if said else []
+        out += [options(command)] if any(p.param_type_name == "option" for p in command.params) else []
+    return "\n".join(out)
+
+
+def options(command: Any) -> str:
+    """The options of a command as a table."""
+    rows = []
+    for p in command.params:
+        if p.param_type_name != "option" or p.name in ("help", "install_completion", "show_completion"):
+            continue
+        names = ", ".join(f"`{o}`" for o in [*p.opts, *p.secondary_opts])
+        value = "" if p.is_flag or p.count else f" `{p.metavar or 'N'}`"  # those without a metavar are numbers
+        default = "" if p.default in (None, False, 0, ()) and p.name != "seed" else f"`{'on' if p.default is True else p.default}`"
+        note = f" Also from the environment: `{p.envvar}`." if p.envvar else ""
+        rows.append((names + value, default, (p.help or "") + note))
+    return table(("option", "default", "meaning"), rows)
+
+
+def in_order() -> dict[str, type[Stage]]:
+    """The stages in the order of the full pipeline."""
+    known = shipped()
+    order = [n for n in pipeline.load("full")[0].names if n in known]
+    return {n: known[n] for n in [*order, *sorted(set(known) - set(order))]}
+
+
+def stages() -> str:
+    """Every stage from its docstring and fields, then the input shapes."""
+    out = [NOTE, "# Stages\n", "In the order in which they are asked. `prefdata stages NAME` prints the same.\n"]
+    for name, kind in in_order().items():
+        notes = kind.documentation()
+        out.append(f"\n## {name}\n\n**{code(notes['asks'])}**\n")
+        labels = (("Why it matters", "why"), ("How it decides", "how"), ("What it misses", "misses"), ("Seen in", "references"))
+        out += [f"{label}: {code(notes[key])}\n" for label, key in labels if notes[key]]
+        if kind.scale:
+            side = f" Drops {kind.drops} the limit." if kind.drops else ""
+            out.append(f"Score: {kind.scale}.{side}\n")
+        out.append(table(("parameter", "values"), [(f"`{n}`", pipeline.describe(kind, n)) for n in kind.model_fields]))
+        out.append(f"Reason words: {', '.join(f'[`{w}`](reasons.md#{w})' for w in kind.reasons)}\n")
+    return "\n".join(out)
+
+
+def code(text: str) -> str:
+    """A docstring's double backticks as Markdown's single ones."""
+    return text.replace("``", "`")
+
+
+def reasons() -> str:
+    """One table of all reason words."""
+    out = [NOTE, "# Reason words\n", "The word is the code: it stands in `pd_code`, in the report and in gates. `prefdata explain WORD` prints more.\n"]
+    rows = [
+        (f'<a id="{word}"></a>`{word}`', f"[{name}](stages.md#{name})", code(text))
+        for name, kind in in_order().items()
+        for word, text in kind.reasons.items()
+    ]
+    return "\n".join([*out, table(("word", "stage", "meaning and remedy"), rows)])
+
+
+def pipelines() -> str:
+    """The pipeline file: shipped ones, keys, gates."""
+    home = pipeline.find("default")[1].parent
+    order = ("certain", "default", "strict", "full")
+    found = sorted((p.stem for p in home.glob("*.yaml")), key=lambda n: (order.index(n) if n in order else len(order), n))
+    out = [
+        NOTE, "# Pipelines\n",
+        "A pipeline is a YAML file: stages in order, and gates. `-p NAME` takes a shipped one, `-p FILE` one of your own; without `-p`,"
+        " `./prefdata.yaml` is taken if it is there, else `default`. Parent folders are never searched. `--set` beats the file, the file"
+        " beats the defaults. A stage of your own is named by the path of its file, relative to the pipeline's folder."
+        " `malformed` is always asked first, whether it is listed or not. `prefdata schema` prints a JSON schema for editors.\n",
+        table(("key", "value"), [(f"`{k}`", v) for k, v in (("version", "1"), ("stages", "list of names, or `name: {parameter: value}`"), ("gate", "list of gates"))]),
+        "\n## Gates\n",
+        "`WORD COMPARISON NUMBER`, with `%` for a share of all pairs: `too_similar<=5%`, `kept>=1000`. Comparisons are `<=`, `>=`, `<`, `>`. A word is a"
+        f" reason word, a stage (its drops, flags and swaps), or one of {', '.join(f'`{w}`' for w in gates._WORDS)}. `longer_chosen` is the share of kept"
+        " pairs, ties left out, whose chosen answer has more words. A gate that fails makes the exit code 1.\n",
+    ]  # fmt: skip
+    for name in found:
+        out.append(f"\n## {name}\n\n```yaml\n{(home / f'{name}.yaml').read_text('utf-8').strip()}\n```\n")
+    assert set(pipeline._KEYS) == {"version", "stages", "gate"}
+    return "\n".join(out)
+
+
+def shapes() -> str:
+    """Input: files and row forms."""
+    out = [
+        NOTE, "# Input\n",
+        "Files: `.jsonl`, `.json` (an array), `.csv`, `.parquet`, `.arrow`, each also as `.gz` or `.zst` where it is text; a folder that `load_dataset` or"
+        " `load_from_disk` reads; a glob; several files; `-` for stdin. In Python also a `datasets.Dataset`, a pandas DataFrame and a list of dicts.\n",
+        "Column names are found by themselves for common sets; `--columns prompt=question,chosen=good,rejected=bad` names others (also `system` and"
+        " `context`). Which answer is the better one is never guessed.\n",
+        table(("shape", "what it is", "example"), [(f"`{s.NAME}`", s.TITLE, f"`{json.dumps(s.EXAMPLE, ensure_ascii=False)}`") for s in SHAPES]),
+    ]  # fmt: skip
+    return "\n".join(out)
+
+
+def run() -> tuple[dict[str, Any], list[str], dict[str, list[str]]]:
+    """Manifest, files and columns of a run on the sample."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out"
+        prefdata.clean(SAMPLE, out, split="test=0.2", workers=1)
+        written = sorted(str(p.relative_to(out)) for p in out.rglob("*") if p.is_file())
+        columns = {
+            name: pq.read_schema(out / name).names
+            for name in ("data/train/part-00000.parquet", "audit/dropped/part-00000.parquet", "audit/decisions.parquet", "audit/signals.parquet")
+        }
+        return json.loads((out / "manifest.json").read_bytes()), written, columns
+
+
+def files() -> str:
+    """The output folder, checked against a run."""
+    manifest, written, columns = run()
+    if set(written) != set(FILES):
+        raise SystemExit(f"FILES and a run differ: {sorted(set(written) ^ set(FILES))}")
+    dropped = [c for c in columns["audit/dropped/part-00000.parquet"] if c.startswith("pd_")]
+    if unknown := set(dropped) - set(PD):
+        raise SystemExit(f"PD lacks {sorted(unknown)}")
+    out = [
+        NOTE, "# The output folder\n",
+        "`prefdata clean IN out/` writes all of it, `prefdata audit IN out/` what is marked so. A folder that is not empty is refused; `--overwrite`"
+        " replaces prefdata's own files in it and leaves others alone.\n",
+        table(("file", "audit too", "what it is"), [(f"`{n}`", "" if n.startswith(ONLY_CLEAN) else "yes", t) for n, t in FILES.items()]),
+        "For chat data `recipes/llamafactory/train.jsonl` is written as well, since LLaMA-Factory reads no message lists from Parquet.\n",
+        "## Columns of `audit/dropped/`\n",
+        "The columns of the input, and:\n",
+        table(("column", "meaning"), [(f"`{c}`", PD[c]) for c in dropped]),
+        "## Columns of `audit/decisions.parquet`\n",
+        f"{', '.join(f'`{c}`' for c in columns['audit/decisions.parquet'])}. `row` and `peer` are row numbers. `action` is `keep`, `flag`, `drop` or `swap`.\n",
+        "## Columns of `audit/signals.parquet`\n",
+        f"{', '.join(f'`{c}`' for c in columns['audit/signals.parquet'])}. Named `stage.column`; which ones there are depends on the pipeline and the input.\n",
+        "## Keys of `manifest.json`\n",
+        f"{', '.join(f'`{k}`' for k in manifest)}. Everything that may differ between two runs on the same data (time, memory, command, versions) stands in `run`.\n",
+        "## Recipes\n",
+        f"`--export` chooses among {', '.join(f'`{n}`' for n in recipes.NAMES)}; `all` is the default, `none` writes none. Set the model in them before you train.\n",
+    ]  # fmt: skip
+    return "\n".join(out)
+
+
+def exit_codes() -> str:
+    """Exit codes, checked against the numbers in cli.py."""
+    text = Path(cli.__file__).read_text("utf-8")
+    used = {cli.OK, cli.FAILED, cli.WRONG, cli.BUG, *map(int, re.findall(r"code = (\d+)", text))}
+    if used != set(CODES):
+        raise SystemExit(f"CODES and cli.py differ: {sorted(used ^ set(CODES))}")
+    return "\n".join([NOTE, "# Exit codes\n", table(("code", "meaning"), [(str(c), t) for c, t in sorted(CODES.items())])])
+
+
+def pages() -> dict[str, str]:
+    """Every page by its file name."""
+    return {
+        "commands.md": commands(), "stages.md": stages(), "reasons.md": reasons(), "pipelines.md": pipelines(),
+        "input.md": shapes(), "output.md": files(), "exit-codes.md": exit_codes(),
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    for page, content in pages().items():
+        (HERE / page).write_text(content, encoding="utf-8")
+        print(f"docs/{page}", file=sys.stderr)
