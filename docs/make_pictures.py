@@ -29,7 +29,9 @@ def take(page_file: Path, chromium: str, scheme: str, target: Path) -> None:
 
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=chromium, args=ARGS)
-        context = browser.new_context(viewport={"width": 1040, "height": 1200}, color_scheme=scheme, device_scale_factor=1.5)
+        context = browser.new_context(
+            viewport={"width": 1040, "height": 1200}, color_scheme=scheme, device_scale_factor=1.5
+        )
         page = context.new_page()
         page.goto(f"{page_file.as_uri()}#rows?issue=too_similar")
         page.wait_for_function("document.querySelectorAll('#cards > *').length >= 1")

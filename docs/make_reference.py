@@ -85,11 +85,20 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 def commands() -> str:
     """Every command with every option, from the definition of the command line."""
     group: Any = typer.main.get_command(cli.app)
-    out = [NOTE, "# Commands\n", "`prefdata [OPTIONS] COMMAND ...`. These options stand before or behind the command:\n", options(group)]
+    out = [
+        NOTE,
+        "# Commands\n",
+        "`prefdata [OPTIONS] COMMAND ...`. These options stand before or behind the command:\n",
+        options(group),
+    ]
     for name, command in group.commands.items():
         arguments = [p for p in command.params if p.param_type_name == "argument"]
-        usage = " ".join((p.metavar or p.name.upper()) if p.required else f"[{p.metavar or p.name.upper()}]" for p in arguments)
-        out.append(f"\n## {name}\n\n{' '.join(command.help.split())}\n\n```sh\n{f'prefdata {name} [OPTIONS] {usage}'.strip()}\n```\n")
+        usage = " ".join(
+            (p.metavar or p.name.upper()) if p.required else f"[{p.metavar or p.name.upper()}]" for p in arguments
+        )
+        out.append(
+            f"\n## {name}\n\n{' '.join(command.help.split())}\n\n```sh\n{f'prefdata {name} [OPTIONS] {usage}'.strip()}\n```\n"
+        )
         said = [(f"`{p.metavar or p.name.upper()}`", p.help or "") for p in arguments if getattr(p, "help", None)]
         out += [table(("argument", "meaning"), said)] if said else []
         out += [options(command)] if any(p.param_type_name == "option" for p in command.params) else []
@@ -104,7 +113,11 @@ def options(command: Any) -> str:
             continue
         names = ", ".join(f"`{o}`" for o in [*p.opts, *p.secondary_opts])
         value = "" if p.is_flag or p.count else f" `{p.metavar or 'N'}`"  # those without a metavar are numbers
-        default = "" if p.default in (None, False, 0, ()) and p.name != "seed" else f"`{'on' if p.default is True else p.default}`"
+        default = (
+            ""
+            if p.default in (None, False, 0, ()) and p.name != "seed"
+            else f"`{'on' if p.default is True else p.default}`"
+        )
         note = f" Also from the environment: `{p.envvar}`." if p.envvar else ""
         rows.append((names + value, default, (p.help or "") + note))
     return table(("option", "default", "meaning"), rows)
@@ -123,7 +136,12 @@ def stages() -> str:
     for name, kind in in_order().items():
         notes = kind.documentation()
         out.append(f"\n## {name}\n\n**{code(notes['asks'])}**\n")
-        labels = (("Why it matters", "why"), ("How it decides", "how"), ("What it misses", "misses"), ("Seen in", "references"))
+        labels = (
+            ("Why it matters", "why"),
+            ("How it decides", "how"),
+            ("What it misses", "misses"),
+            ("Seen in", "references"),
+        )
         out += [f"{label}: {code(notes[key])}\n" for label, key in labels if notes[key]]
         if kind.scale:
             side = f" Drops {kind.drops} the limit." if kind.drops else ""
@@ -140,7 +158,11 @@ def code(text: str) -> str:
 
 def reasons() -> str:
     """One table of all reason words."""
-    out = [NOTE, "# Reason words\n", "The word is the code: it stands in `pd_code`, in the report and in gates. `prefdata explain WORD` prints more.\n"]
+    out = [
+        NOTE,
+        "# Reason words\n",
+        "The word is the code: it stands in `pd_code`, in the report and in gates. `prefdata explain WORD` prints more.\n",
+    ]
     rows = [
         (f'<a id="{word}"></a>`{word}`', f"[{name}](stages.md#{name})", code(text))
         for name, kind in in_order().items()
@@ -153,7 +175,9 @@ def pipelines() -> str:
     """The pipeline file: shipped ones, keys, gates."""
     home = pipeline.find("default")[1].parent
     order = ("certain", "default", "strict", "full")
-    found = sorted((p.stem for p in home.glob("*.yaml")), key=lambda n: (order.index(n) if n in order else len(order), n))
+    found = sorted(
+        (p.stem for p in home.glob("*.yaml")), key=lambda n: (order.index(n) if n in order else len(order), n)
+    )
     out = [
         NOTE, "# Pipelines\n",
         "A pipeline is a YAML file: stages in order, and gates. `-p NAME` takes a shipped one, `-p FILE` one of your own; without `-p`,"
@@ -193,7 +217,12 @@ def run() -> tuple[dict[str, Any], list[str], dict[str, list[str]]]:
         written = sorted(str(p.relative_to(out)) for p in out.rglob("*") if p.is_file())
         columns = {
             name: pq.read_schema(out / name).names
-            for name in ("data/train/part-00000.parquet", "audit/dropped/part-00000.parquet", "audit/decisions.parquet", "audit/signals.parquet")
+            for name in (
+                "data/train/part-00000.parquet",
+                "audit/dropped/part-00000.parquet",
+                "audit/decisions.parquet",
+                "audit/signals.parquet",
+            )
         }
         return json.loads((out / "manifest.json").read_bytes()), written, columns
 
@@ -233,7 +262,9 @@ def exit_codes() -> str:
     used = {cli.OK, cli.FAILED, cli.WRONG, cli.BUG, *map(int, re.findall(r"code = (\d+)", text))}
     if used != set(CODES):
         raise SystemExit(f"CODES and cli.py differ: {sorted(used ^ set(CODES))}")
-    return "\n".join([NOTE, "# Exit codes\n", table(("code", "meaning"), [(str(c), t) for c, t in sorted(CODES.items())])])
+    return "\n".join(
+        [NOTE, "# Exit codes\n", table(("code", "meaning"), [(str(c), t) for c, t in sorted(CODES.items())])]
+    )
 
 
 def pages() -> dict[str, str]:

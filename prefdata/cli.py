@@ -15,7 +15,7 @@ import typer
 from prefdata.errors import ConfigError, InputError, PrefdataError
 
 if TYPE_CHECKING:
-    from prefdata.run import Result
+    from prefdata.pipeline import Pipeline
 
 OK, FAILED, WRONG, BUG = 0, 1, 2, 3
 
@@ -214,9 +214,15 @@ def _go(action: Any, inputs: list[str], out: Path | None, dry_run: bool, exit_ze
         show(Say.console(), result, title, inputs)
     if out is not None and not result.counts["kept"]:
         reasons = ", ".join(f"{r} {n:,}" for r, n in result.counts["reasons"].items())
-        Say.err(f"error: {result.report.source['files'][0]['name']}: 0 of {result.counts['pairs']:,} rows left ({reasons}). See {out}/report.html")
+        longest = next((f"; limit {_limit(pipeline)}, longest prompt {f.value} tokens" for f in result.findings if f.name == "longest_prompt"), "")
+        name = result.report.source["files"][0]["name"]
+        Say.err(f"error: {name}: 0 of {result.counts['pairs']:,} rows left ({reasons}{longest}). See {out}/report.html")
     if not result.ok and not exit_zero:
         raise typer.Exit(FAILED)
+
+
+def _limit(pipeline: Pipeline) -> int:
+    return next((int(s.max_length) for s in pipeline.stages if hasattr(s, "max_length")), 0)
 
 
 def _mapping(text: str | None) -> dict[str, str]:

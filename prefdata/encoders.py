@@ -85,9 +85,7 @@ class _Sentences:
         try:
             where = str(path) if path.exists() else name
             self.model: Any = SentenceTransformer(where, local_files_only=not online, trust_remote_code=False)
-        except (
-            Exception
-        ) as error:  # the library raises OSError, ValueError, KeyError and more for one mistake
+        except Exception as error:  # the library raises OSError, ValueError, KeyError and more for one mistake
             if online or path.exists():
                 lines = str(error).strip().splitlines() or [""]
                 raise ConfigError(f"encoder cannot be loaded: {lines[0][:200]}", where=name) from error
@@ -99,18 +97,12 @@ class _Sentences:
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         # one part at a time: padding and batch size change the last bits of a vector
-        return (
-            np.stack([self._one(t) for t in texts]).astype(np.float32)
-            if texts
-            else np.zeros((0, 1), np.float32)
-        )
+        return np.stack([self._one(t) for t in texts]).astype(np.float32) if texts else np.zeros((0, 1), np.float32)
 
     def _one(self, text: str) -> npt.NDArray[Any]:
         total: npt.NDArray[Any] | None = None
         for part, weight in self._parts(text):
-            vector = self.model.encode(
-                part, normalize_embeddings=True, show_progress_bar=False, convert_to_numpy=True
-            )
+            vector = self.model.encode(part, normalize_embeddings=True, show_progress_bar=False, convert_to_numpy=True)
             total = weight * vector if total is None else total + weight * vector
         assert total is not None
         return _unit(total)
@@ -130,9 +122,7 @@ class _Sentences:
         while start < len(places):
             stop = min(start + size, len(places))
             if stop < len(places):  # back to a white space, if there is one near
-                near = [
-                    k for k in range(stop, max(stop - 32, start + 1), -1) if places[k][0] > places[k - 1][1]
-                ]
+                near = [k for k in range(stop, max(stop - 32, start + 1), -1) if places[k][0] > places[k - 1][1]]
                 stop = near[0] if near else stop
             out.append((text[places[start][0] : places[stop - 1][1]], stop - start))
             start = stop

@@ -31,8 +31,8 @@ Form = Literal["text", "chat"]
 Spec = tuple[str, dict[str, Any]]  # a stage's name or path, and its parameters: what a worker builds it from
 
 MESSAGES = pa.list_(pa.field("element", pa.struct([("role", pa.string()), ("content", pa.string())])))
-_LINE, _FAULT, _DETAIL, _RAW = "pd$line", "pd$fault", "pd$detail", "pd$raw"
-INTERNAL = (_LINE, _FAULT, _DETAIL, _RAW)
+_LINE, _FAULT, _DETAIL, _RAW, PLAIN = "pd$line", "pd$fault", "pd$detail", "pd$raw", "pd$plain"
+INTERNAL = (_LINE, _FAULT, _DETAIL, _RAW, PLAIN)
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,6 @@ class Measured:
     pairs: int = 0
     rows: int = 0
     schema: str = ""
-    plain: bool = True
     needs_chat: str = ""
     shapes: dict[str, int] = field(default_factory=dict)
     changes: dict[str, int] = field(default_factory=dict)
@@ -73,7 +72,7 @@ def build(specs: Sequence[Spec]) -> list[Stage]:
 
 def measure(task: MeasureTask) -> Measured:
     """Measure one chunk. A chunk that needs the other form says so and leaves nothing."""
-    clock = _Clock()
+    clock = Clock()
     block = read(task.chunk)
     clock("reading")
     out = Measured(rows=len(block.rows))
@@ -107,7 +106,7 @@ def measure(task: MeasureTask) -> Measured:
     out.pairs, out.shapes, out.changes = len(pairs), dict(shapes), dict(changes)
     clock("shapes")
 
-    spool, out.plain = _spool(task, block, pairs, faults)
+    spool = _spool(task, block, pairs, faults)
     out.schema = schema.to_text(pa.schema([f for f in spool.schema if f.name not in INTERNAL and f.name not in SIDES]))
     sound = [i for i, f in enumerate(faults) if f is None]
     batch = _batch(task, spool, pairs, sound)
@@ -132,7 +131,7 @@ def measure(task: MeasureTask) -> Measured:
     return out
 
 
-class _Clock:
+class Clock:
     """CPU seconds by name: each call books what has passed since the last one."""
 
     def __init__(self) -> None:
@@ -163,14 +162,14 @@ def _number(row: Any, column: str) -> float | None:
         return None
 
 
-def _spool(task: MeasureTask, block: Block, pairs: list[Pair | None], faults: list[Fault | None]) -> tuple[pa.Table, bool]:
-    """The rows as they will be written, with what is needed to lead back to them; and whether messages are plain."""
-    plain = True
+def _spool(task: MeasureTask, block: Block, pairs: list[Pair | None], faults: list[Fault | None]) -> pa.Table:
+    """The rows as they will be written, with what is needed to lead back to them."""
+    plain = np.ones(len(pairs), bool)
     columns: dict[str, pa.Array] = {}
     for side in SIDES:
         values = [None if p is None else getattr(p, side) for p in pairs]
         if task.form == "chat":
-            plain = plain and all(_is_plain(v) for v in values if v is not None)
+            plain &= np.fromiter((v is None or _is_plain(v) for v in values), bool, len(values))
             values = [None if v is None else orjson.dumps(v).decode() for v in values]
         columns[side] = pa.array(values, pa.string())
     used = task.columns.consumed() | set(SIDES)
@@ -189,7 +188,8 @@ def _spool(task: MeasureTask, block: Block, pairs: list[Pair | None], faults: li
     columns[_FAULT] = pa.array([None if f is None else f.reason for f in faults], pa.string())
     columns[_DETAIL] = pa.array([None if f is None else f.detail for f in faults], pa.string())
     columns[_RAW] = pa.array([None if f is None else _raw(r) for f, r in zip(faults, block.rows, strict=True)], pa.string())
-    return pa.table(columns), plain
+    columns[PLAIN] = pa.array(plain)
+    return pa.table(columns)
 
 
 def _exact(values: list[Any], block: Block, name: str) -> list[Any]:
@@ -248,7 +248,7 @@ class PublishTask:
     start: int
     file_name: str
     form: Literal["text", "chat", "implicit"]
-    plain: bool
+    plain: tuple[bool, bool]  # whether all messages of the kept, and of the dropped rows are a role and a text only
     schema: str
     splits: tuple[str, ...]
     targets: tuple[str, ...]  # the Parquet part of each split, "" where the part keeps none of its rows
@@ -273,7 +273,7 @@ def publish(task: PublishTask) -> list[str]:
         if target:
             mask = pa.array(task.split == i)
             part = table.filter(mask)
-            columns = _sides(part, task) | _others(part, rest) | {"pd_id": ids.filter(mask)}
+            columns = _sides(part, task, task.plain[0]) | _others(part, rest) | {"pd_id": ids.filter(mask)}
             _parquet(pa.table(columns), target)
             written.append(target)
     if task.dropped:
@@ -282,7 +282,7 @@ def publish(task: PublishTask) -> list[str]:
         v = task.verdict
         reasons = [d or _sentence(c, s, li, p) for d, c, s, li, p in zip(
             part.column(_DETAIL).to_pylist(), v["code"], v["score"], v["limit"], v["peer"], strict=True)]  # fmt: skip
-        columns = _sides(part, task) | _others(part, rest) | {
+        columns = _sides(part, task, task.plain[1]) | _others(part, rest) | {
             "pd_id": ids.filter(mask),
             "pd_file": pa.array([task.file_name] * len(part), pa.string()),
             "pd_line": part.column(_LINE).combine_chunks(),
@@ -315,14 +315,14 @@ def _ids(table: pa.Table, start: int) -> pa.Array:
     return pa.array(np.arange(start, start + len(table)).astype(str), pa.string())
 
 
-def _sides(table: pa.Table, task: PublishTask) -> dict[str, pa.Array]:
+def _sides(table: pa.Table, task: PublishTask, plain: bool) -> dict[str, pa.Array]:
     texts = {side: table.column(side).combine_chunks() for side in SIDES}
     if task.form == "text":
         return texts
     sides = {side: [None if v is None else orjson.loads(v) for v in t.to_pylist()] for side, t in texts.items()}
     if task.form == "implicit":
         sides = {s: [None if a is None else p + a for p, a in zip(sides["prompt"], sides[s], strict=True)] for s in ("chosen", "rejected")}
-    return {s: pa.array(v, MESSAGES) if task.plain else schema.as_json(v) for s, v in sides.items()}
+    return {s: pa.array(v, MESSAGES) if plain else schema.as_json(v) for s, v in sides.items()}
 
 
 def _others(table: pa.Table, rest: pa.Schema) -> dict[str, pa.Array]:

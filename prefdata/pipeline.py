@@ -47,10 +47,12 @@ class Pipeline:
         signals: Signals,
         divide: Callable[[Signals, Decisions | None], npt.NDArray[np.int8]] | None = None,
         progress: Callable[[str, int, int], None] | None = None,
+        clock: Callable[[str], None] | None = None,
     ) -> tuple[list[Decisions], npt.NDArray[np.int8]]:
         """Ask each stage in order about the rows still living; also the split of every row (0: train).
 
-        ``divide(signals, near)`` cuts the splits, behind ``near_duplicate`` (or behind the last stage).
+        ``divide(signals, near)`` cuts the splits, behind ``near_duplicate`` (or behind the last stage); ``clock`` is told
+        of each stage when it is done.
         """
         living = signals
         made: list[Decisions] = []
@@ -61,9 +63,11 @@ class Pipeline:
             got = stage.decide(living)
             got.check(living.index)
             made.append(got)
-            living = living.living(living.index[~got.of("drop")])
             if divide is not None and stage.name() == "near_duplicate":
-                splits = divide(living, got)
+                splits = divide(living, got)  # with the rows it drops: their prompts join groups
+            living = living.living(living.index[~got.of("drop")])
+            if clock:
+                clock(stage.name())
         if splits is None:
             splits = divide(living, None) if divide else np.zeros(signals.total, np.int8)
         return made, splits

@@ -22,11 +22,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from prefdata import gates, output, recipes, schema, sources, split
+from prefdata import gates, output, recipes, schema, sources, split, words
 from prefdata.decisions import Decisions, Finding, Outcome, Signals, apply
 from prefdata.engines import Engine, engine
 from prefdata.errors import InputError
-from prefdata.passes import Form, Measured, MeasureTask, PublishTask, measure, publish
+from prefdata.passes import Clock, Form, Measured, MeasureTask, PublishTask, measure, publish
 from prefdata.pipeline import Pipeline, load
 from prefdata.report.render import render
 from prefdata.report.summary import Facts, Report, summarise
@@ -156,7 +156,8 @@ def run(action: Action, source: Any, out: Path | None, pipeline: Pipeline, optio
             raise InputError("--format text: the rows are chat messages", where=planned.title, hint="Use --format chat or auto.")
         signals = spool.signals(options.seed)
         divide = (lambda s, near: split.assign(s, shares, near, options.seed)) if shares else None
-        made, splits = pipeline.decide(signals, divide, lambda name, i, n: tell(name, i, n))
+        clock = Clock()
+        made, splits = pipeline.decide(signals, divide, tell, clock)
         outcome = apply(signals.total, made)
         names = [s.name() for s in pipeline.stages]
         kept = {s: int((outcome.kept & (splits == i)).sum()) for i, s in enumerate(("train", *shares))}
@@ -169,6 +170,7 @@ def run(action: Action, source: Any, out: Path | None, pipeline: Pipeline, optio
             gates=checked, action=action, seed=options.seed, version=version("prefdata"), splits=kept,
         )  # fmt: skip
         report = summarise(facts)
+        clock("report")
         result = Result(action, out, names, made, outcome, report, checked, kept)
         if out is None:
             return result
@@ -186,7 +188,8 @@ def run(action: Action, source: Any, out: Path | None, pipeline: Pipeline, optio
         output.write_decisions(out / "audit/decisions.parquet", names, made)
         output.write_signals(out / "audit/signals.parquet", signals, splits if shares else None)
         output.put(out / "audit/report.json", output.dump(report.model_dump(mode="json")))
-        facts_of_run = _run_facts(options, machine, spool, started, cpu)
+        clock("writing")
+        facts_of_run = _run_facts(options, machine, spool, clock, started, cpu)
         output.put(out / "report.html", render(report, facts_of_run))
         output.put(out / "audit/run.log.jsonl", _log(facts_of_run))
         status = "empty" if not any(kept.values()) else "complete" if all(g["ok"] for g in checked) else "gate_failed"
@@ -260,13 +263,20 @@ def _measure(
         ready = sum(m is not None for m in measured)
         tell("reading", rows, round(rows * len(tasks) / ready))
 
-    machine.map(measure, [tasks[i] for i in todo], done)
+    machine.map(measure, [tasks[i] for i in todo], done, lambda: _warm(pipeline))
     whole = [m for m in measured if m is not None]
     if form == "text" and any(m.needs_chat for m in whole):
         return _measure(machine, planned, columns, scores, "chat", pipeline, options, work, tell)
     if not sum(m.pairs for m in whole):
         raise InputError("no rows", where=planned.title, hint="The file is empty or holds blank lines only.")
     return Spool(tasks, whole, form)
+
+
+def _warm(pipeline: Pipeline) -> None:
+    pa.array([""])  # the first array of a process makes Arrow import pandas
+    words.warm()
+    for stage in pipeline.stages:
+        stage.warm()
 
 
 def _publish(
@@ -279,6 +289,7 @@ def _publish(
     tasks: list[PublishTask] = []
     number: Counter[str] = Counter()
     rest = schema.to_text(spool.schema)
+    plain = spool.plain(where >= 0), spool.plain(where < 0)
     for task, start, m in zip(spool.tasks, spool.starts, spool.measured, strict=True):
         if not m.pairs:
             continue
@@ -294,7 +305,7 @@ def _publish(
                 paths.append("")
         gone = np.flatnonzero(mine < 0) + start
         tasks.append(PublishTask(
-            task.spool, start, task.file_name, form, spool.plain, rest, tuple(of), tuple(paths[:-1]), paths[-1], mine,
+            task.spool, start, task.file_name, form, plain, rest, tuple(of), tuple(paths[:-1]), paths[-1], mine,
             outcome.swapped[start : start + m.pairs], {k: v(gone) for k, v in verdict.items()},
         ))  # fmt: skip
     tell("writing", 0, len(tasks))
@@ -367,10 +378,10 @@ def _cpu() -> float:
     return sum(u.ru_utime + u.ru_stime for u in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
 
 
-def _run_facts(options: Options, machine: Engine, spool: Spool, started: float, cpu: float) -> dict[str, Any]:
+def _run_facts(options: Options, machine: Engine, spool: Spool, clock: Clock, started: float, cpu: float) -> dict[str, Any]:
     """What may differ between two runs of the same data: time, memory, engine, command, versions."""
     machine.close()  # workers are counted once they have ended
-    seconds: Counter[str] = Counter()
+    seconds: Counter[str] = Counter(clock.spent)
     for m in spool.measured:
         seconds.update(m.seconds)
     unit = 1 if sys.platform == "darwin" else 1024

@@ -80,9 +80,7 @@ def bleus(a: Words, b: Words, rows: Rows) -> Scores:
         s, t = " ".join(map(str, x)), " ".join(map(str, y))
         if s and t:
             there, back = bleu.sentence_score(s, [t]).score, bleu.sentence_score(t, [s]).score
-            out[k] = (
-                min(there, back) + max(there, back)
-            ) / 200  # ordered, so that a swap gives the same last bit
+            out[k] = (min(there, back) + max(there, back)) / 200  # ordered, so that a swap gives the same last bit
     return np.clip(out, 0, 1)
 
 
@@ -129,13 +127,7 @@ def format_only(a: str, b: str) -> bool:
 
     Answers with digits or anything that looks like code never are: there a point or a star is content.
     """
-    if (
-        _skeleton(a) != _skeleton(b)
-        or _DIGIT.search(a)
-        or _DIGIT.search(b)
-        or _CODE.search(a)
-        or _CODE.search(b)
-    ):
+    if _skeleton(a) != _skeleton(b) or _DIGIT.search(a) or _DIGIT.search(b) or _CODE.search(a) or _CODE.search(b):
         return False
     bare = _bare(a)
     return bare == _bare(b) and _word_count(bare) >= 5

@@ -15,7 +15,7 @@ import pyarrow as pa
 from prefdata.cutting import SUFFIXES, File, Format, Plan, Source, sha256, suffix
 from prefdata.errors import InputError, did_you_mean
 
-CHUNK_BYTES = 24 << 20
+CHUNK_BYTES = 16 << 20
 
 
 def open_source(

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import orjson
 import pyarrow as pa
 
 from prefdata import schema
 from prefdata.decisions import Part, Signals
 from prefdata.pairs import SIDES, side_text
-from prefdata.passes import INTERNAL, Form, Measured, MeasureTask
+from prefdata.passes import INTERNAL, PLAIN, Form, Measured, MeasureTask
 from prefdata.report.summary import Row
 
 
@@ -52,10 +53,13 @@ class Spool:
         """Rows in all."""
         return sum(m.pairs for m in self.measured)
 
-    @cached_property
-    def plain(self) -> bool:
-        """True if every chat message is a role and a text, and nothing else."""
-        return all(m.plain for m in self.measured)
+    def plain(self, rows: npt.NDArray[np.bool_]) -> bool:
+        """True if every chat message of these rows (a mask of all) is a role and a text, and nothing else."""
+        return self.form == "text" or all(
+            self._table(i).column(PLAIN).to_numpy()[rows[start : start + m.pairs]].all()
+            for i, (start, m) in enumerate(zip(self.starts, self.measured, strict=True))
+            if m.pairs
+        )
 
     def signals(self, seed: int) -> Signals:
         """The measured numbers of all rows."""

@@ -42,6 +42,9 @@ class Stage(BaseModel):
     adds: ClassVar[bool] = False
     """True for a stage that adds rows; it must come last."""
 
+    def warm(self) -> None:
+        """Load what ``measure`` needs. Called before workers are forked, so that they need not load it again."""
+
     def measure(self, pairs: Pairs) -> pa.Table:
         """Signals of one batch, one row a pair; column names without the stage's name."""
         return pa.table({})

@@ -101,7 +101,7 @@ def show(console: Console, result: Any, title: str, inputs: Sequence[str]) -> No
         else:
             numbers = [f"{n:,}" for n in actions.values()]
             table.add_row(name, f"{len(made):,}", *numbers, f"{len(made) - actions['drop']:,}", words)
-    console.print(table)
+    print_table(console, table)
     for finding in result.findings:
         if finding.name == "length_not_checked":
             print_(console, f" note: {finding.text}")
@@ -123,6 +123,14 @@ def show(console: Console, result: Any, title: str, inputs: Sequence[str]) -> No
 def print_(console: Console, text: str) -> None:
     """A line as it is: no markup, no wrapping."""
     console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_table(console: Console, table: Table) -> None:
+    """A table without the blanks that would fill each line."""
+    with console.capture() as held:
+        console.print(table, width=max(console.width, 200), no_wrap=True)
+    for line in held.get().splitlines():
+        print_(console, line.rstrip())
 
 
 def document_of(result: Any) -> dict[str, Any]:
@@ -265,7 +273,7 @@ def show_row(console: Console, document: Mapping[str, Any]) -> None:
         values = [made[k] for k in ("stage", "action", "reason", "score", "limit", "peer")]
         table.add_row(*("" if v is None else f"{v:.4g}" if isinstance(v, float) else str(v) for v in values))
     print_(console, f"row {document['row']}: {document['state']}")
-    console.print(table)
+    print_table(console, table)
     for key, value in (document["pair"] or {}).items():
         if value is not None:
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -152,9 +152,7 @@ class Tokenizer:
         """
         before, behind = self.affixes if special and self.affixes else ([], [])
         engine = self.fast if not special or self.affixes is not None else None
-        refused = self.fast_refused or (
-            engine is not None and False
-        )
+        refused = self.fast_refused or (engine is not None and not self._agrees(engine, [t[:2000] for t in texts[:8]]))
         if engine is None or refused:
             return self._slow(texts, special), refused
         # one flat buffer a text: no Python integers, no thread pool that a forked worker could hang on
@@ -191,9 +189,7 @@ class Tokenizer:
         if any(n["type"] not in ("NFC", "NFKC") for n in normal):
             return False
         steps = _flat(self.config.get("pre_tokenizer"), "pretokenizers")
-        return (
-            bool(steps) and any(_splits(s) for s in steps) and all(_splits(s) or _harmless(s) for s in steps)
-        )
+        return bool(steps) and any(_splits(s) for s in steps) and all(_splits(s) or _harmless(s) for s in steps)
 
     def render(
         self, conversations: Sequence[Sequence[Mapping[str, Any]]], generation: bool, **kwargs: Any
@@ -246,13 +242,9 @@ def _load(name: str, chat_template: str | None) -> Tokenizer:
     online = os.environ.get("PREFDATA_ONLINE") == "1"
     path = Path(name).expanduser()
     local = path.exists()
-    written_as_path = (
-        name.startswith(("/", ".", "~")) or name.count("/") > 1 or path.suffix in (".json", ".gguf")
-    )
+    written_as_path = name.startswith(("/", ".", "~")) or name.count("/") > 1 or path.suffix in (".json", ".gguf")
     if not local and written_as_path:
-        raise ConfigError(
-            "no such tokenizer folder", where=name, hint="Give the folder that holds tokenizer.json."
-        )
+        raise ConfigError("no such tokenizer folder", where=name, hint="Give the folder that holds tokenizer.json.")
     extra: dict[str, Any] = {"local_files_only": not online, "trust_remote_code": False}
     where = str(path) if local else name
     if local and path.is_file():

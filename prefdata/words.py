@@ -251,6 +251,12 @@ def _compiled() -> Callable[..., int]:
     return made  # type: ignore[no-any-return]
 
 
+def warm() -> None:
+    """Load the compiled way, if it is installed: many batches will come."""
+    if importlib.util.find_spec("numba") is not None:
+        with_numba(np.zeros(1, np.uint8), np.array([0, 1], np.int64))
+
+
 def with_numba(data: Bytes, offsets: Ints) -> tuple[U32, Ints, U64]:
     """``words`` of UTF-8 bytes, compiled."""
     out = np.empty(len(data), np.uint32)  # never more words than bytes; pages not reached stay untouched

@@ -41,11 +41,12 @@ LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 
-WORDS = (
+SPOKEN = (
     "the small boat moved past old stone pier while three gulls followed it over cold grey water Total: 12 345 7kg "
     "don't it's Zürich cafe\u0301 naïve 日本語の文章 中文句子，标点。 한국어 Привет 👍🏽 👨‍👩‍👧 \u200b ... !!! -- ** _x_ f(x) {a:1} "
     "</s> <|im_end|> <|im_start|> <think> \ufeff \t \n \r\n \u00a0 end"
-).split(" ")
+)
+WORDS = SPOKEN.split(" ")
 
 
 def speech(rnd: random.Random, most: int) -> str:

@@ -18,11 +18,15 @@ class Engine(Protocol):
     workers: int
 
     def map(
-        self, function: Callable[[Task], Result], tasks: Sequence[Task], done: Callable[[int, Result], None]
+        self,
+        function: Callable[[Task], Result],
+        tasks: Sequence[Task],
+        done: Callable[[int, Result], None],
+        warm: Callable[[], None] | None = None,
     ) -> list[Result]:
         """Results in the order of the tasks; ``done(i, result)`` is called here as each one is ready.
 
-        The first error stops the rest and is raised.
+        ``warm`` is called where it saves work: before many tasks run here, or workers are forked. The first error stops the rest and is raised.
         """
 
     def close(self) -> None:

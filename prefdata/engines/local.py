@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -23,17 +24,26 @@ class Local:
         self._pool: ProcessPoolExecutor | None = None
 
     def map(
-        self, function: Callable[[Task], Result], tasks: Sequence[Task], done: Callable[[int, Result], None]
+        self,
+        function: Callable[[Task], Result],
+        tasks: Sequence[Task],
+        done: Callable[[int, Result], None],
+        warm: Callable[[], None] | None = None,
     ) -> list[Result]:
         """See ``Engine.map``."""
         results: list[Result | None] = [None] * len(tasks)
-        if self.workers == 1 or len(tasks) == 1:
+        forks = sys.platform == "linux"
+        alone = self.workers == 1 or len(tasks) == 1
+        if warm is not None and len(tasks) > 1 and (alone or forks):
+            os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its thread pool does not survive a fork
+            warm()
+        if alone:
             for i, task in enumerate(tasks):
                 results[i] = result = function(task)
                 done(i, result)
             return results  # type: ignore[return-value]
         if self._pool is None:
-            context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+            context = multiprocessing.get_context("fork" if forks else "spawn")
             self._pool = ProcessPoolExecutor(self.workers, context, _begin)
         futures: dict[Future[Result], int] = {self._pool.submit(function, task): i for i, task in enumerate(tasks)}
         try:

@@ -30,7 +30,11 @@ class RayEngine:
             ray.init(address=address, log_to_driver=False, logging_level="error", **local)
 
     def map(
-        self, function: Callable[[Task], Result], tasks: Sequence[Task], done: Callable[[int, Result], None]
+        self,
+        function: Callable[[Task], Result],
+        tasks: Sequence[Task],
+        done: Callable[[int, Result], None],
+        warm: Callable[[], None] | None = None,
     ) -> list[Result]:
         """See ``Engine.map``."""
         remote = self._ray.remote(function)

@@ -21,7 +21,7 @@ def verdict_of(
 ) -> Verdict:
     """The sentence, the status, and the notes: partial run, length not checked, audit only."""
     failed = [g for g in gates if not g.get("ok")]
-    most = next((i for i in issues if i.actions.get("drop")), None)
+    most = max((i for i in issues if i.actions.get("drop")), key=lambda i: i.actions["drop"], default=None)
     share = f"{totals.kept:,} of {totals.pairs:,} pairs"
     notes, audit = list[str](), action == "audit"
     if not totals.pairs:

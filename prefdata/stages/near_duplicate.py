@@ -90,17 +90,18 @@ class _Comparison:
     def __init__(self, signals: Signals) -> None:
         self.signals = signals
         self.keys = [signals.column(f"pair.{side}_key") for side in SIDES]
-        self.counts = np.stack([signals.column(f"pair.{side}_words") for side in SIDES])
+        counts = np.stack([signals.column(f"pair.{side}_words") for side in SIDES])
+        self.short = counts[1:].max(axis=0) < _SHORT
+        self.edges = np.concatenate([np.zeros_like(counts[:1]), counts.cumsum(axis=0)]).T  # of the sides in the words
         self.content = signals.column("pair.content")
         self.words = lru_cache(1024)(self._words)
-        self.pairs = lru_cache(8192)(self._pairs)
+        self.pairs = lru_cache(4096)(self._pairs)
 
     def _words(self, row: int) -> npt.NDArray[np.uint32]:
         return self.signals.rows("pair.words", self.signals.index[[row]])[0]
 
-    def _pairs(self, row: int, side: int) -> frozenset[int]:
-        start = int(self.counts[:side, row].sum())
-        return grams(self.words(row)[start : start + int(self.counts[side, row])])
+    def _pairs(self, row: int, side: int) -> npt.NDArray[np.uint64]:
+        return grams(self.words(row)[self.edges[row, side] : self.edges[row, side + 1]])
 
     def index(self, row: int, side: int, other: int, other_side: int) -> float:
         """The Jaccard index of two texts; equal ones need no look at their words."""
@@ -121,10 +122,15 @@ class _Comparison:
         """False where the numbers of the comparison do not mean what they say."""
         if self.content[row] != self.content[other]:
             return False
-        if self.counts[1:, [row, other]].max() < _SHORT and self.keys[0][row] != self.keys[0][other]:
+        if self.short[row] and self.short[other] and self.keys[0][row] != self.keys[0][other]:
             return False
         straight = min(self.index(row, 1, other, 1), self.index(row, 2, other, 2))
-        return straight >= max(self.index(row, 1, other, 2), self.index(row, 2, other, 1))
+        return all(self._at_most(straight, row, side, other) for side in (1, 2))
+
+    def _at_most(self, straight: float, row: int, side: int, other: int) -> bool:
+        sizes = len(self.pairs(row, side)), len(self.pairs(other, 3 - side))
+        # Sets of such different sizes share no more than this: most answers need no closer look.
+        return min(sizes) <= straight * max(sizes) or self.index(row, side, other, 3 - side) <= straight
 
 
 def _bands(signals: Signals) -> Iterator[npt.NDArray[np.uint64]]:

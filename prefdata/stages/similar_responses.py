@@ -59,9 +59,7 @@ class SimilarResponses(Stage):
     }
     measured: ClassVar = frozenset({"metric", "encoder"})
     drops: ClassVar = "above"
-    scale: ClassVar = (
-        "similarity of the two answers by the chosen metric, 0-1; dropped at the limit and above"
-    )
+    scale: ClassVar = "similarity of the two answers by the chosen metric, 0-1; dropped at the limit and above"
 
     metric: Literal["ratio", "rouge_l", "bleu", "cosine"] = "ratio"
     """Character ratio, ROUGE-L on words, BLEU (both directions), or cosine of the encoder's vectors."""

@@ -91,6 +91,11 @@ class TokenLength(Stage):
     action: Literal["drop", "flag"] = "drop"
     """What happens to pairs that cannot train."""
 
+    def warm(self) -> None:
+        """Load the tokenizer and its fast engine."""
+        if self.tokenizer is not None:
+            _ = load(self.tokenizer, self.chat_template).fast
+
     def measure(self, pairs: Pairs) -> pa.Table:
         """Token counts and flags of each pair; nothing without a tokenizer."""
         if self.tokenizer is None:
@@ -117,9 +122,7 @@ class TokenLength(Stage):
         """Drop what cannot train at ``max_length``; count what is cut, at this limit and at others."""
         if self.tokenizer is None:
             return self._unchecked(signals)
-        prompt, chosen, rejected, shared = (
-            signals.column(f"token_length.{c}").astype(np.float64) for c in _COUNTS
-        )
+        prompt, chosen, rejected, shared = (signals.column(f"token_length.{c}").astype(np.float64) for c in _COUNTS)
         flags = np.nan_to_num(signals.column("token_length.flags")).astype(np.int64)
         out = Decisions(signals.index, score=prompt, limit=self.max_length)
         same = (flags & SAME) > 0
@@ -134,9 +137,7 @@ class TokenLength(Stage):
         found.append(Finding("truncated", int(cut.sum()), n, text, rows=_rows(signals, cut)))
         for limit in sorted({*_LIMITS, self.max_length}):
             f, e, c = (int(x.sum()) for x in _lost(prompt, chosen, rejected, shared, same, limit))
-            text = (
-                f"at {limit} tokens: {f + e} pairs lost ({f} prompts fill it, {e} become identical), {c} cut"
-            )
+            text = f"at {limit} tokens: {f + e} pairs lost ({f} prompts fill it, {e} become identical), {c} cut"
             found.append(Finding(f"loss_at_{limit}", (f + e) / max(n, 1), n, text))
             found.append(Finding(f"cut_at_{limit}", c / max(n, 1), n, text))
         if n:
@@ -153,9 +154,7 @@ class TokenLength(Stage):
 
     def _unchecked(self, signals: Signals) -> Decisions:
         out = Decisions(signals.index)
-        text = (
-            "no tokenizer was given: nothing was checked against the trainer's window, only words are counted"
-        )
+        text = "no tokenizer was given: nothing was checked against the trainer's window, only words are counted"
         out.findings.append(Finding("length_not_checked", len(out), len(out), text))
         sides = [f"pair.{side}_words" for side in ("prompt", "chosen", "rejected")]
         if len(out) and set(sides) <= set(signals.names):

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 from frame import case, decide, having, signals
 
-from prefdata.near import grams, jaccard
 from prefdata.stages.near_duplicate import NearDuplicate
 from prefdata.text import words
 
@@ -46,11 +45,15 @@ def corpus():
 
 def exact(rows):
     """The lowest index of the three sides and equal content, of every pair of rows that share a word pair."""
-    sets = [[grams(words(pa.array([side])).hashes) for side in r] for r in rows]
+    sets = [[pairs_of(words(pa.array([side])).hashes.tolist()) for side in r] for r in rows]
     content = [[int(words(pa.array([side])).content[0]) for side in r] for r in rows]
     for j, i in itertools.combinations(range(len(rows)), 2):
         if content[i] == content[j] and sets[i][1] & sets[j][1]:
-            yield j, i, min(jaccard(a, b) for a, b in zip(sets[i], sets[j], strict=True))
+            yield j, i, min(len(a & b) / len(a | b) for a, b in zip(sets[i], sets[j], strict=True))
+
+
+def pairs_of(hashes):
+    return set(itertools.pairwise(hashes)) or set(hashes)
 
 
 def test_recall_and_precision_against_all_pairs(corpus):

@@ -109,7 +109,7 @@ def test_max_similarity_drops_at_the_limit_and_above() -> None:
 def test_scores_do_not_depend_on_order_or_batch(metric: str) -> None:
     skip_without(metric)
     rnd = random.Random(5)
-    words = "the red boat 日本 sank... near 12 the old Pier! 👍 said *she* never, ever 中文。".split()
+    words = "the red boat 日本 sank... near 12 the old Pier! 👍 said *she* never, ever 中文。".split()  # noqa: SIM905
     texts = [" ".join(rnd.choices(words, k=rnd.randint(1, 30))) for _ in range(120)]
     rows = [("q", a, b) for a, b in zip(texts[::2], texts[1::2], strict=True)] + [("q", "?!", "…"), ("q", "x", "?")]
     stage = SimilarResponses(metric=metric)
@@ -142,8 +142,8 @@ def test_long_texts_are_compared_by_words_in_bounded_time() -> None:
 def planted(n: int) -> list[tuple[str, str, str]]:
     """Own sentences and an edit that is none: marks, line ends, white space at the end, Unicode form, hidden marks."""
     rnd = random.Random(11)
-    nouns = "café harbour keeper lantern orchard violin kitchen teacher river window naïveté winter".split()
-    verbs = "finds remembers paints carries forgets describes follows repairs".split()
+    nouns = "café harbour keeper lantern orchard violin kitchen teacher river window naïveté winter".split()  # noqa: SIM905
+    verbs = "finds remembers paints carries forgets describes follows repairs".split()  # noqa: SIM905
     out = []
     for i in range(n):
         words = []
@@ -236,7 +236,7 @@ def tiny_model(folder: Path) -> Path:
     from sentence_transformers.models import Pooling, Transformer
     from transformers import BertConfig, BertModel, BertTokenizerFast
 
-    words = "the harbour town had a narrow street captain found his door nobody ever came back again".split()
+    words = "the harbour town had a narrow street captain found his door nobody ever came back again".split()  # noqa: SIM905
     (folder / "bert").mkdir()
     (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]))
     BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(str(folder / "bert"))
