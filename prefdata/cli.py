@@ -352,6 +352,8 @@ def main() -> None:
         _arrange()
         result = app(standalone_mode=False)
         code = result if isinstance(result, int) else OK
+        if code == 130:  # what Typer makes of Ctrl-C
+            print("interrupted; --resume goes on", file=sys.stderr)
         sys.stdout.flush()
     except PrefdataError as error:
         code = WRONG
@@ -366,6 +368,8 @@ def main() -> None:
     except _Terminated:
         code = 143
         print("terminated; --resume goes on", file=sys.stderr)
+    except SystemExit as ended:  # what Typer makes of a closed pipe
+        code = 141 if isinstance(ended.__context__, BrokenPipeError) else FAILED
     except BrokenPipeError:
         code = 141
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that the interpreter's last flush is quiet too

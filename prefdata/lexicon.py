@@ -23,7 +23,7 @@ _UNSPACED = (
 )  # fmt: skip
 # Shown as nothing, though Unicode calls some of them letters; U+200C and U+200D are joiners, see ``words``.
 _UNSEEN = (
-    (0x034F, 0x034F), (0x061C, 0x061C), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), 
+    (0x034F, 0x034F), (0x061C, 0x061C), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F),
     (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0xE0000, 0xE001F), (0xE0080, 0xE0FFF),
 )  # fmt: skip
 # Negation and numerals of one character; the Korean ones stand inside a word. 一 and "one" are left out on
@@ -33,9 +33,9 @@ _SYMBOLS = "%&*\\^`{}"
 
 _WORDS = """
 not no non none never nor neither nobody nothing nowhere without cannot cant wont dont doesnt didnt isnt
-arent wasnt werent wouldnt shouldnt couldnt hasnt havent hadnt aint unless except hardly true false yes
+arent wasnt werent wouldnt shouldnt couldnt hasnt havent hadnt aint unless except false
 two three four five six seven eight nine ten eleven twelve twenty thirty forty fifty hundred thousand
-million billion half twice first second third
+million billion half twice
 no nunca jamás ningún ninguno ninguna nada nadie tampoco sin ni
 ne pas jamais aucun aucune rien personne sans
 nicht kein keine keinen keinem keiner keines nie niemals niemand nichts ohne weder

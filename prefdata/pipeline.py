@@ -194,7 +194,10 @@ def _override(entries: list[Any], sets: Sequence[str]) -> dict[tuple[str, str], 
         if entry is None:
             names = [e[0] for e in entries]
             raise ConfigError(f"--set {item}: {stage} is not in this pipeline", hint=did_you_mean(stage, names) or f"Stages: {', '.join(names)}")
-        entry[1][parameter] = _plain(YAML(typ="rt").load(value)) if value else ""
+        try:
+            entry[1][parameter] = _plain(YAML(typ="rt").load(value)) if value else ""
+        except MarkedYAMLError as error:
+            raise ConfigError(f"--set {item}: not valid YAML", hint="Quote text that holds brackets or colons.") from error
         origin[entry[0], parameter] = f"--set {stage}.{parameter}"
     return origin
 

@@ -241,7 +241,7 @@ def _measure(
         "form": form, "limit": options.limit, "stop": options.on_bad_row, "chunk_bytes": options.chunk_bytes, "split": options.input_split,
     }  # fmt: skip
     stages = {n: {f: p for f, p in parameters.items() if f in s.measured} for s, (n, parameters) in zip(pipeline.stages, pipeline.specs, strict=True)}
-    marks = {n: f"{type(s).__module__} {json.dumps(stages[n], sort_keys=True)}" for n, s in zip(pipeline.names, pipeline.stages, strict=True)}
+    marks = {n: f"{type(s).__module__} {json.dumps(stages[n], sort_keys=True)} {s.depends_on()}" for n, s in zip(pipeline.names, pipeline.stages, strict=True)}
     tasks = [
         MeasureTask(
             chunk, columns, scores, form, tuple(pipeline.specs), options.on_bad_row == "stop", planned.files[chunk.file].name,

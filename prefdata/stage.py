@@ -45,6 +45,10 @@ class Stage(BaseModel):
     def warm(self) -> None:
         """Load what ``measure`` needs. Called before workers are forked, so that they need not load it again."""
 
+    def depends_on(self) -> str:
+        """A digest of what ``measure`` reads beside its fields (files, models): measured parts are not reused if it changes."""
+        return ""
+
     def measure(self, pairs: Pairs) -> pa.Table:
         """Signals of one batch, one row a pair; column names without the stage's name."""
         return pa.table({})

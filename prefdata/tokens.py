@@ -7,6 +7,7 @@ does the work."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
@@ -237,6 +238,18 @@ def load(name: str, chat_template: str | None = None) -> Tokenizer:
     return _load(name, chat_template)
 
 
+def digest(name: str, chat_template: str | None) -> str:
+    """What the files of a tokenizer are: a change of them changes the counts."""
+    path = Path(name).expanduser()
+    files = sorted(p for p in path.iterdir() if p.suffix in (".json", ".jinja", ".model", ".txt")) if path.is_dir() else [path]
+    files += [Path(chat_template).expanduser()] if chat_template else []
+    content = hashlib.sha256()
+    for file in files:
+        if file.is_file():
+            content.update(file.name.encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
+    return content.hexdigest()
+
+
 @lru_cache(maxsize=4)
 def _load(name: str, chat_template: str | None) -> Tokenizer:
     online = os.environ.get("PREFDATA_ONLINE") == "1"
@@ -251,10 +264,8 @@ def _load(name: str, chat_template: str | None) -> Tokenizer:
         where = str(path.parent)
         if path.suffix == ".gguf":
             extra["gguf_file"] = path.name
-    from transformers import AutoTokenizer
-
     try:
-        hf = AutoTokenizer.from_pretrained(where, **extra)
+        hf = _class_for(path if local else None).from_pretrained(where, **extra)
     except Exception as error:  # OSError, ValueError, KeyError and more for what is one mistake
         if local:
             raise ConfigError(f"holds no readable tokenizer: {_first_line(error)}", where=name) from error
@@ -271,6 +282,20 @@ def _load(name: str, chat_template: str | None) -> Tokenizer:
             raise ConfigError("no such chat template file", where=chat_template)
         hf.chat_template = template.read_text(encoding="utf-8")
     return Tokenizer(hf, name)
+
+
+def _class_for(folder: Path | None) -> Any:
+    """The class that reads it. A folder that names the plain fast class is read by it: to ask AutoTokenizer would
+    come to the same, but imports torch where it is installed.
+    """
+    import transformers
+
+    config = folder / "tokenizer_config.json" if folder is not None else None
+    if config is not None and config.is_file() and not (folder / "config.json").is_file():  # type: ignore[operator]
+        named = orjson.loads(config.read_bytes()).get("tokenizer_class")
+        if named in ("PreTrainedTokenizerFast", "TokenizersBackend"):
+            return transformers.PreTrainedTokenizerFast
+    return transformers.AutoTokenizer
 
 
 def _first_line(error: Exception) -> str:

@@ -304,7 +304,7 @@ def test_version(cli):
 @pytest.mark.parametrize("command", ["", "audit", "clean", "report", "stages", "explain", "explain-row", "schema", "init", "doctor"])
 def test_help(cli, command):
     ended = cli(*([command] if command else []), "--help")
-    assert ended.code == 0 and "Usage: prefdata" in ended.out and "--help" in ended.out
+    assert ended.code == 0 and ended.out.startswith("Usage: ") and "--help" in ended.out
 
 
 HEAVY = ("torch", "transformers", "datasets", "pandas", "pyarrow", "numpy", "ray", "numba", "sentence_transformers")
@@ -469,7 +469,8 @@ def test_a_bad_row_stops_when_asked(cli, tmp_path):
 
 def many(n=60):
     """Rows in which three share each prompt, some near copies under a prompt that differs in a word, and one duplicate."""
-    words = "harbour lantern quiet river meadow copper engine garden winter letter market shadow bridge thunder cotton marble".split()
+    said = "harbour lantern quiet river meadow copper engine garden winter letter market shadow bridge thunder cotton marble"
+    words = said.split()
     out = []
     for i in range(n):
         k = i // 3
@@ -488,7 +489,7 @@ def test_split_by_prompt(cli, tmp_path):
     train, test, gone = loaded(tmp_path / "out"), loaded(tmp_path / "out", split="test"), dropped(tmp_path / "out")
     assert not {r["prompt"] for r in train} & {r["prompt"] for r in test}
     assert sorted(r["id"] for r in [*train, *test, *gone]) == sorted(r["id"] for r in many())
-    assert 6 <= len(test) <= 30 and {"r10", "n1", "n2"} == {r["id"] for r in gone}
+    assert 6 <= len(test) <= 36 and {"r10", "n1", "n2"} == {r["id"] for r in gone}
     manifest = json.loads((tmp_path / "out/manifest.json").read_bytes())
     assert manifest["splits"] == {"train": len(train), "test": len(test)}
     again = cli("clean", path, tmp_path / "same", "--split", "test=0.3")
@@ -790,7 +791,7 @@ def test_places_that_are_refused(cli, rows, tmp_path):
         (full, ["exists and is not empty", "--overwrite"]), (tmp_path / "link", ["link"]), (tmp_path / "file", ["is a file"]), (tmp_path, ["holds the input in.jsonl"]),
         (rows, ["in.jsonl"]), (tmp_path / "file/out", ["cannot be written"]), (Path("/proc/prefdata-out"), ["cannot be written"]),
     ]:  # fmt: skip
-        for command in ("clean", "audit") if place != rows else ("clean",):
+        for command in ("clean", "audit") if place not in (rows, tmp_path) else ("clean",):  # audit would read those too
             refused(cli(command, rows, place), *words)
     refused(cli("clean", rows, full, "--resume"), "no run that can go on")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "full", "in.jsonl", "link"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -197,6 +198,16 @@ def loaded(path: Path) -> Any:
 def test_reference_pages_are_up_to_date() -> None:
     for name, text in loaded(ROOT / "docs/make_reference.py").pages().items():
         assert (ROOT / "docs" / name).read_text("utf-8") == text, f"docs/{name}: run python docs/make_reference.py"
+
+
+def test_the_sample_report_is_up_to_date() -> None:
+    import prefdata
+
+    result = prefdata.audit(SAMPLE)
+    told = json.loads((ROOT / "reports/sample/audit/report.json").read_bytes())
+    assert told == result.report.model_dump(mode="json"), "make reports, or the command in reports/README.md"
+    words = f"{result.counts['kept']} of {result.counts['pairs']} pairs kept"
+    assert words in README.read_text("utf-8"), "the words beside the picture: python docs/make_pictures.py"
 
 
 # ---------------------------------------------------------------------------------------------- CONTRIBUTING's stage

@@ -47,6 +47,24 @@ def test_numba_and_numpy_agree(texts, skipped):
         assert np.array_equal(a, c)
 
 
+def test_numba_without_a_place_for_its_cache(monkeypatch):
+    numba = pytest.importorskip("numba")
+    real = numba.njit
+
+    def njit(**options):
+        if options.get("cache"):
+            raise RuntimeError("no locator available")
+        return real(**options)
+
+    monkeypatch.setattr(numba, "njit", njit)
+    module._compiled.cache_clear()
+    try:
+        found = module.with_numba(np.frombuffer(b"two words", np.uint8), np.array([0, 9]))
+    finally:
+        module._compiled.cache_clear()
+    assert found[0].tolist() == hashes("two words")
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.lists(TEXT, min_size=1, max_size=6))
 def test_a_text_alone_has_the_words_it_has_in_a_batch(texts):

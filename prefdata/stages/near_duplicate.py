@@ -27,12 +27,13 @@ class NearDuplicate(Stage):
     Why it matters: near copies weigh double like exact ones, and carry test rows into the training part, but no exact
     comparison sees them.
 
-    How it decides: prompt, chosen and rejected must each share at least the limit of their word pairs (Jaccard index)
-    with an earlier row that stays, so that a chain of small steps never collapses into one survivor. Candidates come
-    from MinHash (20 bands of 6 rows: of pairs at 0.8 it finds 99.8 %); each is then compared exactly. A word is one
-    character in Chinese, Japanese, Thai and the like. Numbers, negations, symbols, single letters and whatever looks
-    like code must be equal in order. Where both answers are shorter than 8 words the prompts must be the same, and a
-    pair one of whose answers fits the other's opposite better is no duplicate. The score is the lowest of the three indices.
+    How it decides: prompt, chosen and rejected must each share at least the limit of their word pairs (Jaccard
+    index) with an earlier row that stays, so that a chain of small steps never collapses into one survivor.
+    Candidates come from MinHash (20 bands of 6 rows: of pairs at 0.8 it finds 99.8 %); each is then compared
+    exactly. A word is one character in Chinese, Japanese, Thai and the like. Numbers, negations, symbols, single
+    letters and whatever looks like code must be equal in order. Where both answers are shorter than 8 words the
+    prompts must be the same, and a pair one of whose answers fits the other's opposite better is no duplicate. The
+    score is the lowest of the three indices.
 
     What it misses: paraphrases and translations; with a limit below 0.7 an increasing share of the near pairs (at 0.6,
     about 1 in 3). Each row is compared with at most 64 earlier ones, those that share most bands first; a finding says

@@ -12,7 +12,7 @@ from pydantic import Field
 from prefdata.decisions import Decisions, Finding, Signals
 from prefdata.pairs import Pairs
 from prefdata.stage import Stage
-from prefdata.tokens import load
+from prefdata.tokens import digest, load
 from prefdata.trainer_ids import (
     DOUBLE_END,
     DOUBLE_START,
@@ -95,6 +95,10 @@ class TokenLength(Stage):
         """Load the tokenizer and its fast engine."""
         if self.tokenizer is not None:
             _ = load(self.tokenizer, self.chat_template).fast
+
+    def depends_on(self) -> str:
+        """The tokenizer's files."""
+        return "" if self.tokenizer is None else digest(self.tokenizer, self.chat_template)
 
     def measure(self, pairs: Pairs) -> pa.Table:
         """Token counts and flags of each pair; nothing without a tokenizer."""
