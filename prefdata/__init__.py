@@ -12,7 +12,19 @@ if TYPE_CHECKING:
     from prefdata.run import Options, Result, audit, clean
     from prefdata.stage import Stage
 
-__all__ = ["Decisions", "Finding", "Options", "Pairs", "Pipeline", "PrefdataError", "Result", "Signals", "Stage", "audit", "clean"]
+__all__ = [
+    "Decisions",
+    "Finding",
+    "Options",
+    "Pairs",
+    "Pipeline",
+    "PrefdataError",
+    "Result",
+    "Signals",
+    "Stage",
+    "audit",
+    "clean",
+]
 
 _HOME = {
     "Decisions": "decisions", "Finding": "decisions", "Signals": "decisions", "PrefdataError": "errors", "Pairs": "pairs",

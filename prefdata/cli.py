@@ -43,7 +43,14 @@ class Say:
 
         forced = True if cls.color == "always" else False if cls.color == "never" else None
         wide = None if (sys.stderr if stderr else sys.stdout).isatty() else 120
-        return Console(stderr=stderr, force_terminal=forced, no_color=cls.color == "never" or None, highlight=False, width=wide, soft_wrap=True)
+        return Console(
+            stderr=stderr,
+            force_terminal=forced,
+            no_color=cls.color == "never" or None,
+            highlight=False,
+            width=wide,
+            soft_wrap=True,
+        )
 
     @classmethod
     def out(cls, text: str = "") -> None:
@@ -74,13 +81,20 @@ def _version(value: bool) -> None:
 @app.callback()
 def _globals(
     quiet: Annotated[int, typer.Option("-q", "--quiet", count=True, help="Less; twice: nothing but errors.")] = 0,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")] = False,
+    json_: Annotated[
+        bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")
+    ] = False,
     log_format: Annotated[str, typer.Option(help="Progress as text or json events.", metavar="text|json")] = "text",
     no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress.")] = False,
     color: Annotated[str, typer.Option(metavar="auto|always|never")] = "auto",
-    online: Annotated[bool, typer.Option("--online/--offline", help="Whether names of models and tokenizers may be fetched from the Hub.")] = False,
+    online: Annotated[
+        bool,
+        typer.Option("--online/--offline", help="Whether names of models and tokenizers may be fetched from the Hub."),
+    ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
 ) -> None:
     _choice("--color", color, ("auto", "always", "never"))
     _choice("--log-format", log_format, ("text", "json"))
@@ -98,25 +112,59 @@ def _choice(option: str, value: str, known: tuple[str, ...]) -> str:
 
 # ---------------------------------------------------------------------------------------------- audit and clean
 
-In = Annotated[list[str], typer.Argument(metavar="IN... [OUT]", help="File, glob, folder or - for stdin; several; then the output folder.", show_default=False)]
-PipelineOption = Annotated[str | None, typer.Option("-p", "--pipeline", metavar="NAME|FILE", help="Default: ./prefdata.yaml, else the shipped 'default'.")]
-SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="STAGE.PARAM=VALUE", help="Override a parameter; repeatable.")]
+In = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="IN... [OUT]",
+        help="File, glob, folder or - for stdin; several; then the output folder.",
+        show_default=False,
+    ),
+]
+PipelineOption = Annotated[
+    str | None,
+    typer.Option("-p", "--pipeline", metavar="NAME|FILE", help="Default: ./prefdata.yaml, else the shipped 'default'."),
+]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="STAGE.PARAM=VALUE", help="Override a parameter; repeatable.")
+]
 OnlyOption = Annotated[str | None, typer.Option(metavar="A,B", help="These stages only.")]
 SkipOption = Annotated[str | None, typer.Option(metavar="A,B", help="Leave these stages out.")]
-ColumnsOption = Annotated[str | None, typer.Option(metavar="prompt=question,...", help="Which column is what; else detected.")]
+ColumnsOption = Annotated[
+    str | None, typer.Option(metavar="prompt=question,...", help="Which column is what; else detected.")
+]
 FormatInOption = Annotated[str, typer.Option("--input-format", metavar="auto|jsonl|json|csv|parquet|hf")]
-InSplitOption = Annotated[str | None, typer.Option("--input-split", metavar="NAME", help="Which split of a dataset folder.")]
-GateOption = Annotated[list[str] | None, typer.Option("--gate", metavar="WORD<=5%", help="Exit 1 unless it holds; a reason word, a stage, kept, dropped, flagged, longer_chosen, contradictions; repeatable.")]
+InSplitOption = Annotated[
+    str | None, typer.Option("--input-split", metavar="NAME", help="Which split of a dataset folder.")
+]
+GateOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--gate",
+        metavar="WORD<=5%",
+        help="Exit 1 unless it holds; a reason word, a stage, kept, dropped, flagged, longer_chosen, contradictions; repeatable.",
+    ),
+]
 ZeroOption = Annotated[bool, typer.Option("--exit-zero", help="Report, but never exit 1.")]
 LimitOption = Annotated[int | None, typer.Option(min=1, help="First N rows only; the report says 'partial'.")]
 EngineOption = Annotated[str, typer.Option(metavar="local|ray")]
-WorkersOption = Annotated[int | None, typer.Option(min=1, help="Processes; default: the cores.", envvar="PREFDATA_WORKERS")]
+WorkersOption = Annotated[
+    int | None, typer.Option(min=1, help="Processes; default: the cores.", envvar="PREFDATA_WORKERS")
+]
 SeedOption = Annotated[int, typer.Option()]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on with a run that was interrupted.")]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace prefdata's own files in OUT.")]
-KeepOption = Annotated[bool, typer.Option("--keep-scratch", help="Keep measured parts, so that --resume with another limit measures nothing again.")]
-DryOption = Annotated[bool, typer.Option("--dry-run", help="Read 1,000 rows, print the plan and an estimate, write nothing.")]
-BadOption = Annotated[str, typer.Option("--on-bad-row", metavar="skip|stop", help="A line that is not JSON, a missing field.")]
+KeepOption = Annotated[
+    bool,
+    typer.Option(
+        "--keep-scratch", help="Keep measured parts, so that --resume with another limit measures nothing again."
+    ),
+]
+DryOption = Annotated[
+    bool, typer.Option("--dry-run", help="Read 1,000 rows, print the plan and an estimate, write nothing.")
+]
+BadOption = Annotated[
+    str, typer.Option("--on-bad-row", metavar="skip|stop", help="A line that is not JSON, a missing field.")
+]
 SplitOption = Annotated[str | None, typer.Option(metavar="test=0.02", help="Cut by prompt and duplicate group.")]
 
 
@@ -187,7 +235,15 @@ def _share(text: str) -> float:
     return share
 
 
-def _go(action: Any, inputs: list[str], out: Path | None, dry_run: bool, exit_zero: bool, pipe: dict[str, Any], given: dict[str, Any]) -> None:
+def _go(
+    action: Any,
+    inputs: list[str],
+    out: Path | None,
+    dry_run: bool,
+    exit_zero: bool,
+    pipe: dict[str, Any],
+    given: dict[str, Any],
+) -> None:
     from prefdata.pipeline import load
     from prefdata.run import Options, run
 
@@ -214,7 +270,14 @@ def _go(action: Any, inputs: list[str], out: Path | None, dry_run: bool, exit_ze
         show(Say.console(), result, title, inputs)
     if out is not None and not result.counts["kept"]:
         reasons = ", ".join(f"{r} {n:,}" for r, n in result.counts["reasons"].items())
-        longest = next((f"; limit {_limit(pipeline)}, longest prompt {f.value} tokens" for f in result.findings if f.name == "longest_prompt"), "")
+        longest = next(
+            (
+                f"; limit {_limit(pipeline)}, longest prompt {f.value} tokens"
+                for f in result.findings
+                if f.name == "longest_prompt"
+            ),
+            "",
+        )
         name = result.report.source["files"][0]["name"]
         Say.err(f"error: {name}: 0 of {result.counts['pairs']:,} rows left ({reasons}{longest}). See {out}/report.html")
     if not result.ok and not exit_zero:
@@ -230,7 +293,10 @@ def _mapping(text: str | None) -> dict[str, str]:
     for part in filter(None, (text or "").split(",")):
         key, eq, value = part.partition("=")
         if not eq or not value:
-            raise ConfigError(f"--columns {part}: not part=column", hint="For example: --columns prompt=question,chosen=good,rejected=bad")
+            raise ConfigError(
+                f"--columns {part}: not part=column",
+                hint="For example: --columns prompt=question,chosen=good,rejected=bad",
+            )
         out[key.strip()] = value.strip()
     return out
 
@@ -264,7 +330,11 @@ def _manifest(out: Path) -> dict[str, Any]:
     path = out / "manifest.json"
     if not path.is_file():
         unfinished = (out / ".work").is_dir()
-        raise InputError("holds no finished run" if out.is_dir() else "does not exist", where=str(out), hint="Go on with --resume." if unfinished else "")
+        raise InputError(
+            "holds no finished run" if out.is_dir() else "does not exist",
+            where=str(out),
+            hint="Go on with --resume." if unfinished else "",
+        )
     found: dict[str, Any] = json.loads(path.read_bytes())
     return found
 
@@ -293,17 +363,24 @@ def explain(word: Annotated[str, typer.Argument(help="A reason word such as too_
 
     known = {w: (kind, text) for kind in shipped().values() for w, text in kind.reasons.items()}
     if word not in known:
-        raise ConfigError(f"no such reason word: {word}", hint=did_you_mean(word, known) or f"Known: {', '.join(sorted(known))}")
+        raise ConfigError(
+            f"no such reason word: {word}", hint=did_you_mean(word, known) or f"Known: {', '.join(sorted(known))}"
+        )
     kind, text = known[word]
     notes = kind.documentation()
     if Say.json:
         Say.document({"word": word, "stage": kind.name(), "text": " ".join(text.split()), **notes})
         return
-    Say.out(f"{word}  (stage {kind.name()})\n\n{' '.join(text.split())}\n\nIt asks: {notes['asks']}\nWhy it matters: {notes['why']}\nHow it decides: {notes['how']}\nWhat it misses: {notes['misses']}")
+    Say.out(
+        f"{word}  (stage {kind.name()})\n\n{' '.join(text.split())}\n\nIt asks: {notes['asks']}\nWhy it matters: {notes['why']}\nHow it decides: {notes['how']}\nWhat it misses: {notes['misses']}"
+    )
 
 
 @app.command("explain-row")
-def explain_row(out: Annotated[Path, typer.Argument(help="The folder of a finished run.")], row: Annotated[str, typer.Argument(help="Row number or pd_id.")]) -> None:
+def explain_row(
+    out: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
+    row: Annotated[str, typer.Argument(help="Row number or pd_id.")],
+) -> None:
     """One row's whole history: every stage's value, limit and verdict."""
     from prefdata import terminal
 
@@ -382,7 +459,10 @@ def main() -> None:
         else:
             code = BUG
             traceback.print_exc()
-            print("This is a bug in prefdata. Please report it with the lines above and the output of 'prefdata doctor'.", file=sys.stderr)
+            print(
+                "This is a bug in prefdata. Please report it with the lines above and the output of 'prefdata doctor'.",
+                file=sys.stderr,
+            )
     sys.exit(code)
 
 
@@ -413,5 +493,3 @@ def _arrange() -> None:
         else:
             rest.append(word)
     sys.argv[1:] = first + rest
-
-

@@ -85,8 +85,12 @@ class Plan:
                 start = file.read(64)
         if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
             raise InputError("is UTF-16, not UTF-8", where=name, hint="Convert it: iconv -f UTF-16 -t UTF-8")
-        kind = {"auto": None, "jsonl": "json", "json": "json", "csv": "csv", "parquet": "parquet", "hf": "arrow"}[self.fmt]
-        kind = kind or ("parquet" if start[:4] == b"PAR1" else "arrow" if path.suffix == ".arrow" else SUFFIXES.get(suffix(path)))
+        kind = {"auto": None, "jsonl": "json", "json": "json", "csv": "csv", "parquet": "parquet", "hf": "arrow"}[
+            self.fmt
+        ]
+        kind = kind or (
+            "parquet" if start[:4] == b"PAR1" else "arrow" if path.suffix == ".arrow" else SUFFIXES.get(suffix(path))
+        )
         if kind is None:
             kind = "json" if start.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[", b"") else "csv"
         {"json": self._json, "csv": self._csv, "parquet": self._parquet, "arrow": self._arrow}[kind](path, name)
@@ -212,7 +216,9 @@ class Plan:
                     self._add(Chunk(0, 0, str(path), "documents", start, b, first_line=line), rows)
                     start, rows = None, 0
         except EOFError:
-            raise InputError("ends in the middle of an array or object", where=name, hint="Get the file again.") from None
+            raise InputError(
+                "ends in the middle of an array or object", where=name, hint="Get the file again."
+            ) from None
         if start is not None:
             line += _count_lines(data, counted, start)
             self._add(Chunk(0, 0, str(path), "documents", start, stop, first_line=line), rows)
@@ -275,8 +281,10 @@ class Plan:
                 schema = pa.schema([(n, pa.string()) for n in names] + [(LINE, pa.int64()), (BAD, pa.string())])
                 self.add_batches(schema, self._csv_batches(reader, names, schema))
             except UnicodeDecodeError as error:
-                looks = guess_encoding(path.read_bytes()[:1 << 16])
-                raise InputError(f"is not UTF-8; looks like {looks}", where=name, hint="Convert it: iconv -f ... -t UTF-8") from error
+                looks = guess_encoding(path.read_bytes()[: 1 << 16])
+                raise InputError(
+                    f"is not UTF-8; looks like {looks}", where=name, hint="Convert it: iconv -f ... -t UTF-8"
+                ) from error
             except csv.Error as error:
                 raise InputError(f"is not valid CSV: {error}", where=f"{name}:{reader.line_num}") from error
 

@@ -41,9 +41,7 @@ class Decisions:
     is none), ``peer`` a row number (-1 where there is none), ``reason`` an index into ``reasons`` (-1 where there is none).
     """
 
-    def __init__(
-        self, rows: Index, score: npt.ArrayLike | None = None, limit: float | None = None
-    ) -> None:
+    def __init__(self, rows: Index, score: npt.ArrayLike | None = None, limit: float | None = None) -> None:
         n = len(rows)
         self.rows = rows
         self.action = np.zeros(n, np.int8)
@@ -88,7 +86,8 @@ class Decisions:
 
     def of(self, action: Action) -> npt.NDArray[np.bool_]:
         """Mask of the living rows with that action."""
-        return self.action == ACTIONS.index(action)
+        out: npt.NDArray[np.bool_] = self.action == ACTIONS.index(action)
+        return out
 
     def count(self, action: Action) -> int:
         """How many rows have that action."""
@@ -119,9 +118,7 @@ class Decisions:
             "row": pa.array(self.rows),
             "stage": pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([stage])),
             "action": pa.DictionaryArray.from_arrays(pa.array(self.action.astype(np.int32)), pa.array(list(ACTIONS))),
-            "reason": pa.DictionaryArray.from_arrays(
-                pa.array(reason.astype(np.int32), mask=self.reason < 0), words
-            ),
+            "reason": pa.DictionaryArray.from_arrays(pa.array(reason.astype(np.int32), mask=self.reason < 0), words),
             "score": pa.array(self.score, mask=np.isnan(self.score)),
             "limit": pa.array(self.limit, mask=np.isnan(self.limit)),
             "peer": pa.array(self.peer, mask=self.peer < 0),

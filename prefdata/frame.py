@@ -12,9 +12,7 @@ from prefdata.pairs import SIDES, Pairs
 from prefdata.stage import Stage
 
 
-def measure_pairs(
-    pairs: Pairs, stages: Sequence[Stage], clock: Callable[[str], None] = lambda name: None
-) -> pa.Table:
+def measure_pairs(pairs: Pairs, stages: Sequence[Stage], clock: Callable[[str], None] = lambda name: None) -> pa.Table:
     """One row a sound pair. ``clock`` is told the name of each step when it is done.
 
     ``pair.*_key`` are hashes of the sides' normal forms, ``pair.*_words`` word counts, ``pair.*_content`` hashes

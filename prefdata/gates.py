@@ -30,13 +30,23 @@ class Gate:
         """Read ``name<=5%``; raises ConfigError for a word that this pipeline cannot say."""
         match = re.fullmatch(r"\s*(\w+)\s*(<=|>=|<|>)\s*([0-9.]+)\s*(%?)\s*", str(text))
         if match is None:
-            raise ConfigError(f"gate {text!r} is not name, comparison, number", where=where, hint='For example: "too_similar<=5%" or "kept>=1000"')
+            raise ConfigError(
+                f"gate {text!r} is not name, comparison, number",
+                where=where,
+                hint='For example: "too_similar<=5%" or "kept>=1000"',
+            )
         name, compare, bound, percent = match.groups()
         known = [*_WORDS, *(s.name() for s in stages), *(r for s in stages for r in s.reasons)]
         if name not in known:
-            raise ConfigError(f"gate {text!r}: nothing here is called {name}", where=where, hint=did_you_mean(name, known) or f"Known: {', '.join(known)}")
+            raise ConfigError(
+                f"gate {text!r}: nothing here is called {name}",
+                where=where,
+                hint=did_you_mean(name, known) or f"Known: {', '.join(known)}",
+            )
         if name == "longer_chosen" and not percent:
-            raise ConfigError(f"gate {text!r}: longer_chosen is a share", where=where, hint="For example: longer_chosen<=60%")
+            raise ConfigError(
+                f"gate {text!r}: longer_chosen is a share", where=where, hint="For example: longer_chosen<=60%"
+            )
         return cls(name, compare, float(bound), bool(percent))
 
     def __str__(self) -> str:
@@ -47,10 +57,17 @@ class Gate:
         got = counts.get(self.name, 0)
         value = got * 100 if self.name == "longer_chosen" else 100 * got / max(1, total) if self.share else got
         text = f"{value:.4g} %" if self.share else f"{value:,.0f} rows"
-        return {"gate": str(self), "value": round(value, 6), "text": text, "ok": bool(_COMPARE[self.compare](value, self.bound))}
+        return {
+            "gate": str(self),
+            "value": round(value, 6),
+            "text": text,
+            "ok": bool(_COMPARE[self.compare](value, self.bound)),
+        }
 
 
-def counts(stages: Sequence[str], decisions: Sequence[Decisions], kept: int, total: int, longer: float) -> dict[str, float]:
+def counts(
+    stages: Sequence[str], decisions: Sequence[Decisions], kept: int, total: int, longer: float
+) -> dict[str, float]:
     """Rows not simply kept, by reason word and by stage, and the words of the whole set."""
     out: dict[str, float] = {"kept": kept, "dropped": total - kept, "longer_chosen": longer, "flagged": 0}
     for name, made in zip(stages, decisions, strict=True):

@@ -84,7 +84,7 @@ def classes() -> npt.NDArray[np.uint8]:
     for low, high in _UNSEEN:
         table[low : high + 1] = SKIP
     table[0x2800] = SPACE
-    table[0x200C : 0x200E] = JOIN
+    table[0x200C:0x200E] = JOIN
     flags = {_TURNING + _SYMBOLS: CONTENT, "={}<": MARK, "+-.,:/−–": SIGN, "'’ʼ": APOSTROPHE}
     for characters, flag in flags.items():
         for c in characters:

@@ -37,11 +37,19 @@ def prepare(out: Path, *, overwrite: bool, resume: bool, inputs: Sequence[Path])
     for path in inputs:
         given = path.resolve()
         if given == place or place in given.parents:
-            raise OutputError(f"holds the input {path.name}", where=str(out), hint="The input is never overwritten: choose another folder.")
+            raise OutputError(
+                f"holds the input {path.name}",
+                where=str(out),
+                hint="The input is never overwritten: choose another folder.",
+            )
         if given in place.parents and (given / "state.json").exists():
             raise OutputError("lies inside the input", where=str(out), hint="Choose another folder.")
     if out.is_dir() and any(out.iterdir()) and not overwrite and not (resume and is_ours(out)):
-        hint = "--overwrite replaces prefdata's own files in it." if not resume else "It holds no run that can go on: use --overwrite."
+        hint = (
+            "--overwrite replaces prefdata's own files in it."
+            if not resume
+            else "It holds no run that can go on: use --overwrite."
+        )
         raise OutputError("exists and is not empty", where=str(out), hint=hint)
     work = out / ".work"
     try:
@@ -77,7 +85,11 @@ def writing(out: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OutputError(f"cannot be written: {error.strerror or error}", where=str(error.filename or out), hint="Make room; --resume goes on.") from error
+        raise OutputError(
+            f"cannot be written: {error.strerror or error}",
+            where=str(error.filename or out),
+            hint="Make room; --resume goes on.",
+        ) from error
 
 
 @contextmanager
@@ -131,7 +143,9 @@ def write_signals(path: Path, signals: Signals, split: np.ndarray[Any, Any] | No
     for where in signals.parts:
         table = pa.ipc.open_file(pa.memory_map(where.path)).read_all()
         scratch = [f.name for f in table.schema if pa.types.is_nested(f.type) or f.name.endswith(("_key", "content"))]
-        table = table.drop_columns(scratch).add_column(0, "row", pa.array(np.arange(where.start, where.start + where.n)))
+        table = table.drop_columns(scratch).add_column(
+            0, "row", pa.array(np.arange(where.start, where.start + where.n))
+        )
         if split is not None:
             table = table.append_column("pair.split", pa.array(split[where.start : where.start + where.n]))
         writer = writer or pq.ParquetWriter(part, table.schema, compression="zstd", write_statistics=False)
@@ -186,11 +200,17 @@ def card(facts: Card) -> str:
 
     # ``datasets`` names its cache by folder name and card alone: without a mark of the data in the card, two folders
     # called ``out``, or one that was written anew, would be taken for the same set.
-    mark = {"description": f"data {hashlib.sha256(orjson.dumps(facts.files, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]}"}
+    mark = {
+        "description": f"data {hashlib.sha256(orjson.dumps(facts.files, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]}"
+    }
     files = [{"split": s, "path": f"data/{s}/*.parquet"} for s, n in facts.splits.items() if n]
-    configs: list[dict[str, Any]] = [{"config_name": "default", "default": True, **mark, "data_files": files}] if files else []
+    configs: list[dict[str, Any]] = (
+        [{"config_name": "default", "default": True, **mark, "data_files": files}] if files else []
+    )
     if facts.dropped:
-        configs.append({"config_name": "dropped", **mark, "data_files": [{"split": "train", "path": "audit/dropped/*.parquet"}]})
+        configs.append(
+            {"config_name": "dropped", **mark, "data_files": [{"split": "train", "path": "audit/dropped/*.parquet"}]}
+        )
     kept = sum(facts.splits.values())
     data = DatasetCardData(
         license=facts.license or "other", pretty_name=f"{facts.title}, cleaned", size_categories=[_size(kept)],
@@ -217,7 +237,13 @@ def card(facts: Card) -> str:
 
 
 def _size(n: int) -> str:
-    for bound, name in ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"), (10_000_000, "1M<n<10M")):
+    for bound, name in (
+        (1_000, "n<1K"),
+        (10_000, "1K<n<10K"),
+        (100_000, "10K<n<100K"),
+        (1_000_000, "100K<n<1M"),
+        (10_000_000, "1M<n<10M"),
+    ):
         if n < bound:
             return name
     return "n>10M"

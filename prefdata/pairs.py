@@ -195,7 +195,13 @@ def kind_of(value: Any) -> str:
         return f"the number {str(value)[:40]}"
     if isinstance(value, str):
         return "text"
-    return "a list" if isinstance(value, list | tuple) else "an object" if isinstance(value, Mapping) else type(value).__name__
+    return (
+        "a list"
+        if isinstance(value, list | tuple)
+        else "an object"
+        if isinstance(value, Mapping)
+        else type(value).__name__
+    )
 
 
 def dump(value: Any) -> str:

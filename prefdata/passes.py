@@ -93,13 +93,21 @@ def measure(task: MeasureTask) -> Measured:
                 if got.changes:
                     changes.update(got.changes)
                 pair, fault = got, fault_of(got, row)
-        if fault is not None and task.stop_on_bad and fault.reason in ("parse_error", "encoding_error", "missing_field"):
+        if (
+            fault is not None
+            and task.stop_on_bad
+            and fault.reason in ("parse_error", "encoding_error", "missing_field")
+        ):
             where = task.file_name + (f":{block.lines[at]}" if block.lines[at] is not None else f" row {at}")
-            raise InputError(f"{fault.reason}: {fault.detail}", where=where, hint="--on-bad-row skip lists such rows and goes on.")
+            raise InputError(
+                f"{fault.reason}: {fault.detail}", where=where, hint="--on-bad-row skip lists such rows and goes on."
+            )
         if pair is not None and task.form == "chat":
             pair = to_chat(pair)
         elif pair is not None and not isinstance(pair.prompt, str):
-            out.needs_chat = f"{task.file_name}" + (f":{block.lines[at]}" if block.lines[at] is not None else f" row {at}")
+            out.needs_chat = f"{task.file_name}" + (
+                f":{block.lines[at]}" if block.lines[at] is not None else f" row {at}"
+            )
             return out
         pairs.append(pair)
         faults.append(fault)
@@ -147,7 +155,9 @@ class Clock:
 def to_chat(pair: Pair) -> Pair:
     """The pair with messages on all sides; texts become one user and one assistant message."""
     if isinstance(pair.prompt, str) or isinstance(pair.chosen, str) or isinstance(pair.rejected, str):
-        return Pair(_turn(pair.prompt, "user"), _turn(pair.chosen, "assistant"), _turn(pair.rejected, "assistant"), pair.changes)
+        return Pair(
+            _turn(pair.prompt, "user"), _turn(pair.chosen, "assistant"), _turn(pair.rejected, "assistant"), pair.changes
+        )
     return pair
 
 
@@ -187,7 +197,9 @@ def _spool(task: MeasureTask, block: Block, pairs: list[Pair | None], faults: li
     columns[_LINE] = pa.array(block.lines, pa.int64())
     columns[_FAULT] = pa.array([None if f is None else f.reason for f in faults], pa.string())
     columns[_DETAIL] = pa.array([None if f is None else f.detail for f in faults], pa.string())
-    columns[_RAW] = pa.array([None if f is None else _raw(r) for f, r in zip(faults, block.rows, strict=True)], pa.string())
+    columns[_RAW] = pa.array(
+        [None if f is None else _raw(r) for f, r in zip(faults, block.rows, strict=True)], pa.string()
+    )
     columns[PLAIN] = pa.array(plain)
     return pa.table(columns)
 
@@ -321,7 +333,10 @@ def _sides(table: pa.Table, task: PublishTask, plain: bool) -> dict[str, pa.Arra
         return texts
     sides = {side: [None if v is None else orjson.loads(v) for v in t.to_pylist()] for side, t in texts.items()}
     if task.form == "implicit":
-        sides = {s: [None if a is None else p + a for p, a in zip(sides["prompt"], sides[s], strict=True)] for s in ("chosen", "rejected")}
+        sides = {
+            s: [None if a is None else p + a for p, a in zip(sides["prompt"], sides[s], strict=True)]
+            for s in ("chosen", "rejected")
+        }
     return {s: pa.array(v, MESSAGES) if plain else schema.as_json(v) for s, v in sides.items()}
 
 
@@ -333,7 +348,9 @@ def _others(table: pa.Table, rest: pa.Schema) -> dict[str, pa.Array]:
             out[f.name] = schema.cast(column.chunk(0) if isinstance(column, pa.ChunkedArray) else column, f.type)
         else:
             nulls = pa.nulls(len(table), f.type.storage_type if isinstance(f.type, pa.BaseExtensionType) else f.type)
-            out[f.name] = pa.ExtensionArray.from_storage(f.type, nulls) if isinstance(f.type, pa.BaseExtensionType) else nulls
+            out[f.name] = (
+                pa.ExtensionArray.from_storage(f.type, nulls) if isinstance(f.type, pa.BaseExtensionType) else nulls
+            )
     return out
 
 
@@ -341,11 +358,13 @@ def _parquet(table: pa.Table, path: str) -> None:
     target = Path(path)
     part = target.with_name(target.name + ".part")
     # Texts hardly ever repeat within a part: trying a dictionary first only costs time.
-    words = [n for n in table.column_names if n not in SIDES and n != "pd_id" and not pa.types.is_nested(table.schema.field(n).type)]
+    words = [
+        n
+        for n in table.column_names
+        if n not in SIDES and n != "pd_id" and not pa.types.is_nested(table.schema.field(n).type)
+    ]
     pq.write_table(
         table, part, compression="zstd", compression_level=1, use_dictionary=words, write_statistics=words,
         row_group_size=max(1, len(table)), data_page_size=1 << 20,
     )  # fmt: skip
     part.rename(target)
-
-

@@ -84,7 +84,10 @@ def find(name: str | None) -> tuple[str, Path, str]:
         return name, home / f"{name}.yaml", f"{name} (shipped)"
     if Path(name).is_file():
         return name, Path(name), name
-    raise ConfigError(f"no such pipeline: {name}", hint=did_you_mean(name, known) or f"Shipped: {', '.join(known)}; or the path of a file")
+    raise ConfigError(
+        f"no such pipeline: {name}",
+        hint=did_you_mean(name, known) or f"Shipped: {', '.join(known)}; or the path of a file",
+    )
 
 
 def load(
@@ -110,9 +113,17 @@ def parse(
         raise ConfigError("is not a mapping with 'stages:'", where=f"{path}:1")
     for key in tree:
         if key not in _KEYS:
-            raise ConfigError(f"unknown key {key!r}", where=f"{path}:{tree.lc.key(key)[0] + 1}", hint=did_you_mean(str(key), _KEYS) or f"Known: {', '.join(_KEYS)}")
+            raise ConfigError(
+                f"unknown key {key!r}",
+                where=f"{path}:{tree.lc.key(key)[0] + 1}",
+                hint=did_you_mean(str(key), _KEYS) or f"Known: {', '.join(_KEYS)}",
+            )
     if tree.get("version", 1) != 1:
-        raise ConfigError(f"version {tree['version']} is not known here", where=f"{path}:{tree.lc.key('version')[0] + 1}", hint="This prefdata reads version 1.")
+        raise ConfigError(
+            f"version {tree['version']} is not known here",
+            where=f"{path}:{tree.lc.key('version')[0] + 1}",
+            hint="This prefdata reads version 1.",
+        )
     entries: list[tuple[str, dict[str, Any], dict[str, int], int]] = []
     listed = tree.get("stages") or []
     if not isinstance(listed, list):
@@ -125,7 +136,11 @@ def parse(
             stage, given = next(iter(entry.items()))
             given = CommentedMap() if given is None else given
             if not isinstance(given, CommentedMap):
-                raise ConfigError(f"stages[{i}].{stage}: parameters are a mapping", where=f"{path}:{line}", hint=f"- {stage}: {{name: value}}")
+                raise ConfigError(
+                    f"stages[{i}].{stage}: parameters are a mapping",
+                    where=f"{path}:{line}",
+                    hint=f"- {stage}: {{name: value}}",
+                )
             lines = {str(k): given.lc.key(k)[0] + 1 for k in given}
             entries.append((str(stage), {str(k): _plain(v) for k, v in given.items()}, lines, line))
         else:
@@ -173,9 +188,14 @@ def _select(entries: list[Any], only: Sequence[str], skip: Sequence[str]) -> Non
     for option, words in (("--only", only), ("--skip", skip)):
         for word in words:
             if word not in named:
-                raise ConfigError(f"{option} {word}: not a stage of this pipeline", hint=did_you_mean(word, named) or f"Stages: {', '.join(named)}")
+                raise ConfigError(
+                    f"{option} {word}: not a stage of this pipeline",
+                    hint=did_you_mean(word, named) or f"Stages: {', '.join(named)}",
+                )
     if "malformed" in skip:
-        raise ConfigError("--skip malformed: rows that are no pair cannot be kept", hint="Mend them, or leave malformed in.")
+        raise ConfigError(
+            "--skip malformed: rows that are no pair cannot be kept", hint="Mend them, or leave malformed in."
+        )
     entries[:] = [
         e for e, n in zip(entries, named, strict=True)
         if n == "malformed" or ((not only or n in only) and n not in skip)
@@ -188,21 +208,36 @@ def _override(entries: list[Any], sets: Sequence[str]) -> dict[tuple[str, str], 
     for item in sets:
         match = re.fullmatch(r"([\w./-]+)\.(\w+)=(.*)", item, re.DOTALL)
         if match is None:
-            raise ConfigError(f"--set {item}: not stage.parameter=value", hint="For example: --set near_duplicate.threshold=0.7")
+            raise ConfigError(
+                f"--set {item}: not stage.parameter=value", hint="For example: --set near_duplicate.threshold=0.7"
+            )
         stage, parameter, value = match.groups()
         entry = next((e for e in entries if e[0] == stage or Path(e[0]).stem == stage), None)
         if entry is None:
             names = [e[0] for e in entries]
-            raise ConfigError(f"--set {item}: {stage} is not in this pipeline", hint=did_you_mean(stage, names) or f"Stages: {', '.join(names)}")
+            raise ConfigError(
+                f"--set {item}: {stage} is not in this pipeline",
+                hint=did_you_mean(stage, names) or f"Stages: {', '.join(names)}",
+            )
         try:
             entry[1][parameter] = _plain(YAML(typ="rt").load(value)) if value else ""
         except MarkedYAMLError as error:
-            raise ConfigError(f"--set {item}: not valid YAML", hint="Quote text that holds brackets or colons.") from error
+            raise ConfigError(
+                f"--set {item}: not valid YAML", hint="Quote text that holds brackets or colons."
+            ) from error
         origin[entry[0], parameter] = f"--set {stage}.{parameter}"
     return origin
 
 
-def _make(kind: type[Stage], stage: str, given: dict[str, Any], lines: Mapping[str, int], path: Path, line: int, origin: Mapping[tuple[str, str], str]) -> Stage:
+def _make(
+    kind: type[Stage],
+    stage: str,
+    given: dict[str, Any],
+    lines: Mapping[str, int],
+    path: Path,
+    line: int,
+    origin: Mapping[tuple[str, str], str],
+) -> Stage:
     try:
         return kind(**given)
     except ValidationError as error:
@@ -213,7 +248,11 @@ def _make(kind: type[Stage], stage: str, given: dict[str, Any], lines: Mapping[s
         if first["type"] == "extra_forbidden":
             near = did_you_mean(key, fields)
             known = near[13:-1] if near else ""
-            hint = f"Did you mean {known} ({describe(kind, known)})?" if known else f"Parameters: {', '.join(fields) or 'none'}"
+            hint = (
+                f"Did you mean {known} ({describe(kind, known)})?"
+                if known
+                else f"Parameters: {', '.join(fields) or 'none'}"
+            )
             raise ConfigError("no such parameter", where=where, hint=hint) from error
         hint = f"{key} is {describe(kind, key)}." if key in fields else ""
         raise ConfigError(f"{first['msg']}, got {str(first['input'])[:60]!r}", where=where, hint=hint) from error
@@ -232,7 +271,9 @@ def describe(kind: type[Stage], name: str) -> str:
         elif option.get("type") == "null":
             words.append("none")
         else:
-            words.append({"string": "text", "boolean": "true or false"}.get(option.get("type", ""), option.get("type", "value")))
+            words.append(
+                {"string": "text", "boolean": "true or false"}.get(option.get("type", ""), option.get("type", "value"))
+            )
             low = option.get("minimum", option.get("exclusiveMinimum"))
             high = option.get("maximum", option.get("exclusiveMaximum"))
             if low is not None or high is not None:
@@ -250,8 +291,24 @@ def json_schema() -> dict[str, Any]:
         parameters.pop("title", None)
         parameters.pop("description", None)
         stages.append({"const": name, "description": title})
-        stages.append({"type": "object", "properties": {name: parameters}, "required": [name], "additionalProperties": False, "description": title})
-    stages.append({"type": "object", "patternProperties": {r"\.py$": {"type": "object"}}, "minProperties": 1, "maxProperties": 1, "additionalProperties": False})
+        stages.append(
+            {
+                "type": "object",
+                "properties": {name: parameters},
+                "required": [name],
+                "additionalProperties": False,
+                "description": title,
+            }
+        )
+    stages.append(
+        {
+            "type": "object",
+            "patternProperties": {r"\.py$": {"type": "object"}},
+            "minProperties": 1,
+            "maxProperties": 1,
+            "additionalProperties": False,
+        }
+    )
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "prefdata pipeline",

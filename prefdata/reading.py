@@ -109,12 +109,20 @@ def parse(text: bytes) -> dict[str, Any] | BadRow:
         except UnicodeDecodeError as error:
             bad = text[error.start : error.start + 1].hex()
             shown = text.decode("utf-8", "backslashreplace")
-            return BadRow(Fault("encoding_error", f"not UTF-8 (byte 0x{bad} at {error.start}); looks like {guess_encoding(text)}"), shown)
+            return BadRow(
+                Fault(
+                    "encoding_error", f"not UTF-8 (byte 0x{bad} at {error.start}); looks like {guess_encoding(text)}"
+                ),
+                shown,
+            )
         try:
             value = json.loads(decoded)
         except json.JSONDecodeError as error:
             what = "more than one value on the line" if error.msg == "Extra data" else error.msg or str(first)
-            return BadRow(Fault("parse_error", f"not valid JSON at column {error.colno}: {what}; begins {decoded[:40]!r}"), decoded)
+            return BadRow(
+                Fault("parse_error", f"not valid JSON at column {error.colno}: {what}; begins {decoded[:40]!r}"),
+                decoded,
+            )
         except RecursionError:
             return BadRow(Fault("parse_error", "nested too deeply"), decoded)
         if isinstance(value, dict) and _has_surrogate(value):

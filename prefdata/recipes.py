@@ -24,7 +24,10 @@ def chosen(names: str) -> tuple[str, ...]:
     wanted = tuple(n.strip() for n in names.split(","))
     for name in wanted:
         if name not in NAMES:
-            raise ConfigError(f"--export {name}: no such trainer", hint=did_you_mean(name, NAMES) or f"Known: {', '.join(NAMES)}, all, none")
+            raise ConfigError(
+                f"--export {name}: no such trainer",
+                hint=did_you_mean(name, NAMES) or f"Known: {', '.join(NAMES)}, all, none",
+            )
     return wanted
 
 
@@ -56,7 +59,11 @@ def _trl(out: str, form: str, splits: Sequence[str], max_length: int) -> Iterato
     }  # fmt: skip
     if "test" in splits:
         recipe |= {"dataset_test_split": "test", "eval_strategy": "steps", "eval_steps": 100}
-    yield "trl_dpo.yaml", _yaml(recipe) + "# use_cpu: true     # on a machine without a GPU; on a recent GPU set bf16: true\n# run: trl dpo --config recipes/trl_dpo.yaml\n"
+    yield (
+        "trl_dpo.yaml",
+        _yaml(recipe)
+        + "# use_cpu: true     # on a machine without a GPU; on a recent GPU set bf16: true\n# run: trl dpo --config recipes/trl_dpo.yaml\n",
+    )
 
 
 def _axolotl(out: str, form: str, splits: Sequence[str], max_length: int) -> Iterator[tuple[str, str]]:
@@ -119,4 +126,6 @@ def _sharegpt(train: Path) -> Iterator[bytes]:
         sides = [values(table.column(name)) for name in ("prompt", "chosen", "rejected")]
         for prompt, good, bad in zip(*sides, strict=True):
             if len(good) == len(bad) == 1:
-                yield orjson.dumps({"conversations": prompt, "chosen": good[0], "rejected": bad[0]}, option=orjson.OPT_APPEND_NEWLINE)
+                yield orjson.dumps(
+                    {"conversations": prompt, "chosen": good[0], "rejected": bad[0]}, option=orjson.OPT_APPEND_NEWLINE
+                )

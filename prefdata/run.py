@@ -23,13 +23,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from prefdata import gates, output, recipes, schema, sources, split, words
+from prefdata.cutting import Format, Source
 from prefdata.decisions import Decisions, Finding, Outcome, Signals, apply
 from prefdata.engines import Engine, engine
 from prefdata.errors import InputError
 from prefdata.passes import Clock, Form, Measured, MeasureTask, PublishTask, measure, publish
 from prefdata.pipeline import Pipeline, load
 from prefdata.report.render import render
-from prefdata.report.summary import Facts, Report, summarise
+from prefdata.report.model import Report
+from prefdata.report.summary import Facts, summarise
 from prefdata.shapes import Columns, find_columns
 from prefdata.spool import Spool, reusable
 
@@ -44,7 +46,7 @@ class Options:
     """Options of a run; the names are those of the command line."""
 
     columns: Mapping[str, str] = field(default_factory=dict)
-    input_format: sources.Format = "auto"
+    input_format: Format = "auto"
     input_split: str | None = None
     format: Literal["auto", "text", "chat", "implicit"] = "auto"
     split: str | None = None
@@ -113,7 +115,9 @@ class Result:
         return load_dataset(str(self.out))
 
 
-def audit(source: Any, out: str | os.PathLike[str] | None = None, pipeline: str | Pipeline | None = None, **options: Any) -> Result:
+def audit(
+    source: Any, out: str | os.PathLike[str] | None = None, pipeline: str | Pipeline | None = None, **options: Any
+) -> Result:
     """Measure and decide; with ``out``, write a report there. Changes nothing.
 
     ``source`` is a path, a glob, a list of paths, ``-``, a ``datasets.Dataset``, a DataFrame or a list of dicts;
@@ -131,7 +135,14 @@ def _pipeline(given: str | Pipeline | None) -> Pipeline:
     return given if isinstance(given, Pipeline) else load(given)[0]
 
 
-def run(action: Action, source: Any, out: Path | None, pipeline: Pipeline, options: Options, progress: Progress | None = None) -> Result:
+def run(
+    action: Action,
+    source: Any,
+    out: Path | None,
+    pipeline: Pipeline,
+    options: Options,
+    progress: Progress | None = None,
+) -> Result:
     """The whole way; ``progress(what, done, total)`` hears of each chunk and stage."""
     started, cpu = time.time(), _cpu()
     tell = progress or (lambda what, done, total: None)
@@ -146,14 +157,21 @@ def run(action: Action, source: Any, out: Path | None, pipeline: Pipeline, optio
         exports = recipes.chosen(options.export)
         tell("reading", 0, 0)
         planned = sources.open_source(
-            source, work, fmt=options.input_format, split=options.input_split, limit=options.limit, chunk_bytes=options.chunk_bytes
+            source,
+            work,
+            fmt=options.input_format,
+            split=options.input_split,
+            limit=options.limit,
+            chunk_bytes=options.chunk_bytes,
         )
         columns, scores, form = _detect(planned, options)
         machine = engine(options.engine, options.workers or default_workers())
         stack.callback(machine.close)
         spool = _measure(machine, planned, columns, scores, form, pipeline, options, work, tell)
         if options.format == "text" and spool.form == "chat":
-            raise InputError("--format text: the rows are chat messages", where=planned.title, hint="Use --format chat or auto.")
+            raise InputError(
+                "--format text: the rows are chat messages", where=planned.title, hint="Use --format chat or auto."
+            )
         signals = spool.signals(options.seed)
         divide = (lambda s, near: split.assign(s, shares, near, options.seed)) if shares else None
         clock = Clock()
@@ -178,12 +196,25 @@ def run(action: Action, source: Any, out: Path | None, pipeline: Pipeline, optio
         files: dict[str, str] = {}
         if action == "clean" and any(kept.values()):
             form_out: Any = "implicit" if options.format == "implicit" else spool.form
-            files = _publish(machine, spool, signals.total, outcome, made, names, splits, ("train", *shares), out, form_out, tell)
+            files = _publish(
+                machine, spool, signals.total, outcome, made, names, splits, ("train", *shares), out, form_out, tell
+            )
             rows = output.spotcheck(np.flatnonzero(outcome.kept), options.sample, options.seed)
             output.write_spotcheck(out / "spotcheck.csv", rows, spool.rows, options.seed)
             recipes.write(out, form_out, [s for s, n in kept.items() if n], _max_length(pipeline), exports)
             funnel = [(n, len(d), d.count("drop")) for n, d in zip(names, made, strict=True)]
-            facts_card = output.Card(planned.title, kept, result.counts["dropped"], signals.total, form_out, pipeline.name, funnel, options.license, version("prefdata"), files)
+            facts_card = output.Card(
+                planned.title,
+                kept,
+                result.counts["dropped"],
+                signals.total,
+                form_out,
+                pipeline.name,
+                funnel,
+                options.license,
+                version("prefdata"),
+                files,
+            )
             output.put(out / "README.md", output.card(facts_card))
         output.write_decisions(out / "audit/decisions.parquet", names, made)
         output.write_signals(out / "audit/signals.parquet", signals, splits if shares else None)
@@ -213,7 +244,7 @@ def _inputs(source: Any) -> list[Path]:
     return [Path(s) for s in given if isinstance(s, str | os.PathLike) and s != "-"]
 
 
-def _detect(planned: sources.Source, options: Options) -> tuple[Columns, tuple[str, str] | None, Form]:
+def _detect(planned: Source, options: Options) -> tuple[Columns, tuple[str, str] | None, Form]:
     """What the first rows say: which columns hold the pair and its scores, and whether the set is text or chat."""
     head = planned.head(_HEAD)
     if not head:
@@ -232,7 +263,7 @@ def _detect(planned: sources.Source, options: Options) -> tuple[Columns, tuple[s
 
 
 def _measure(
-    machine: Engine, planned: sources.Source, columns: Columns, scores: tuple[str, str] | None, form: Form,
+    machine: Engine, planned: Source, columns: Columns, scores: tuple[str, str] | None, form: Form,
     pipeline: Pipeline, options: Options, work: Path, tell: Progress,
 ) -> Spool:  # fmt: skip
     """The first pass, over the chunks that no earlier run has measured; once more if the form turns out to be chat."""
@@ -240,8 +271,14 @@ def _measure(
         "version": version("prefdata"), "files": [f.sha256 for f in planned.files], "columns": columns.named(), "scores": scores,
         "form": form, "limit": options.limit, "stop": options.on_bad_row, "chunk_bytes": options.chunk_bytes, "split": options.input_split,
     }  # fmt: skip
-    stages = {n: {f: p for f, p in parameters.items() if f in s.measured} for s, (n, parameters) in zip(pipeline.stages, pipeline.specs, strict=True)}
-    marks = {n: f"{type(s).__module__} {json.dumps(stages[n], sort_keys=True)} {s.depends_on()}" for n, s in zip(pipeline.names, pipeline.stages, strict=True)}
+    stages = {
+        n: {f: p for f, p in parameters.items() if f in s.measured}
+        for s, (n, parameters) in zip(pipeline.stages, pipeline.specs, strict=True)
+    }
+    marks = {
+        n: f"{type(s).__module__} {json.dumps(stages[n], sort_keys=True)} {s.depends_on()}"
+        for n, s in zip(pipeline.names, pipeline.stages, strict=True)
+    }
     tasks = [
         MeasureTask(
             chunk, columns, scores, form, tuple(pipeline.specs), options.on_bad_row == "stop", planned.files[chunk.file].name,
@@ -320,7 +357,9 @@ def _publish(
     return output.hashes(out, [str(Path(p).relative_to(out)) for part in written for p in part])
 
 
-def _verdict(total: int, outcome: Outcome, made: Sequence[Decisions], names: Sequence[str]) -> dict[str, Callable[[npt.NDArray[np.int64]], list[Any]]]:
+def _verdict(
+    total: int, outcome: Outcome, made: Sequence[Decisions], names: Sequence[str]
+) -> dict[str, Callable[[npt.NDArray[np.int64]], list[Any]]]:
     """Ways to read why rows were dropped: stage, code, score, limit and peer of the decision that did it."""
     score, limit = np.full(total, np.nan, np.float32), np.full(total, np.nan, np.float32)
     peer, code = np.full(total, -1, np.int64), np.full(total, -1, np.int16)
@@ -354,7 +393,7 @@ def _max_length(pipeline: Pipeline) -> int:
     return next((int(s.max_length) for s in pipeline.stages if hasattr(s, "max_length")), 1024)
 
 
-def _source(planned: sources.Source, spool: Spool, columns: Columns, options: Options) -> dict[str, Any]:
+def _source(planned: Source, spool: Spool, columns: Columns, options: Options) -> dict[str, Any]:
     """The input as the report tells it; no path and no time."""
     rows: Counter[int] = Counter()
     for task, m in zip(spool.tasks, spool.measured, strict=True):
@@ -375,10 +414,14 @@ def _source(planned: sources.Source, spool: Spool, columns: Columns, options: Op
 
 
 def _cpu() -> float:
-    return sum(u.ru_utime + u.ru_stime for u in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
+    return sum(
+        u.ru_utime + u.ru_stime for u in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    )
 
 
-def _run_facts(options: Options, machine: Engine, spool: Spool, clock: Clock, started: float, cpu: float) -> dict[str, Any]:
+def _run_facts(
+    options: Options, machine: Engine, spool: Spool, clock: Clock, started: float, cpu: float
+) -> dict[str, Any]:
     """What may differ between two runs of the same data: time, memory, engine, command, versions."""
     machine.close()  # workers are counted once they have ended
     seconds: Counter[str] = Counter(clock.spent)

@@ -44,7 +44,9 @@ def column_of(values: Sequence[Any]) -> pa.Array:
 
 def as_json(values: Sequence[Any]) -> pa.Array:
     """The values as JSON text with their own keys in their own order."""
-    return pa.ExtensionArray.from_storage(JSON, pa.array([None if v is None else _dump(v) for v in values], pa.string()))
+    return pa.ExtensionArray.from_storage(
+        JSON, pa.array([None if v is None else _dump(v) for v in values], pa.string())
+    )
 
 
 def _dump(value: Any) -> str:

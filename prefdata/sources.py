@@ -39,7 +39,9 @@ def open_source(
     if not out.chunks:
         names = ", ".join(f.name for f in out.files) or "the input"
         raise InputError("no rows", where=names, hint="The file is empty or holds blank lines only.")
-    out.title = ", ".join(f.name for f in out.files[:3]) + (f" and {len(out.files) - 3} more" if len(out.files) > 3 else "")
+    out.title = ", ".join(f.name for f in out.files[:3]) + (
+        f" and {len(out.files) - 3} more" if len(out.files) > 3 else ""
+    )
     return out
 
 
@@ -55,7 +57,9 @@ def _paths(names: Sequence[str], work: Path, split: str | None) -> Iterator[tupl
                 (work / "stdin.part").rename(held)
             yield held, "stdin"
         elif name.startswith("hf:"):
-            raise InputError("names of the Hub are not read yet", where=name, hint="Download the set and give its folder.")
+            raise InputError(
+                "names of the Hub are not read yet", where=name, hint="Download the set and give its folder."
+            )
         elif Path(name).is_dir():
             yield from _folder(Path(name), split)
         elif Path(name).is_file() or Path(name).is_fifo():
@@ -80,7 +84,11 @@ def _folder(folder: Path, split: str | None) -> Iterator[tuple[Path, str]]:
     if (folder / "state.json").is_file():
         state = orjson.loads((folder / "state.json").read_bytes())
         if state.get("_indices_data_files"):
-            raise InputError("was saved with an index over its rows", where=str(folder), hint="Save it again after .flatten_indices().")
+            raise InputError(
+                "was saved with an index over its rows",
+                where=str(folder),
+                hint="Save it again after .flatten_indices().",
+            )
         yield from ((folder / f["filename"], f"{folder.name}/{f['filename']}") for f in state["_data_files"])
         return
     splits: dict[str, list[Path]] = {}
@@ -95,7 +103,9 @@ def _folder(folder: Path, split: str | None) -> Iterator[tuple[Path, str]]:
             and suffix(p) in SUFFIXES
         )  # fmt: skip
     if not chosen:
-        raise InputError("holds no data files", where=str(folder), hint=f"Known: {', '.join(SUFFIXES)}, save_to_disk folders")
+        raise InputError(
+            "holds no data files", where=str(folder), hint=f"Known: {', '.join(SUFFIXES)}, save_to_disk folders"
+        )
     yield from ((p, str(p.relative_to(folder))) for p in chosen)
 
 
@@ -105,7 +115,11 @@ def _choose(splits: Mapping[str, Any], wanted: str | None, folder: Path) -> str:
             raise InputError(f"has no split {wanted!r}", where=str(folder), hint=f"Splits: {', '.join(splits)}")
         return wanted
     if len(splits) > 1:
-        raise InputError(f"holds the splits {', '.join(splits)}", where=str(folder), hint=f"Choose one: --input-split {next(iter(splits))}")
+        raise InputError(
+            f"holds the splits {', '.join(splits)}",
+            where=str(folder),
+            hint=f"Choose one: --input-split {next(iter(splits))}",
+        )
     return next(iter(splits))
 
 
@@ -118,8 +132,12 @@ def _card_files(folder: Path) -> Iterator[tuple[str, str]]:
     try:
         configs = DatasetCard.load(folder / "README.md").data.to_dict().get("configs") or []
     except ValueError as error:
-        raise InputError(f"has a card whose front matter cannot be read: {error}", where=str(folder / "README.md")) from error
-    config = next((c for c in configs if c.get("default") or c.get("config_name") == "default"), configs[0] if configs else {})
+        raise InputError(
+            f"has a card whose front matter cannot be read: {error}", where=str(folder / "README.md")
+        ) from error
+    config = next(
+        (c for c in configs if c.get("default") or c.get("config_name") == "default"), configs[0] if configs else {}
+    )
     files = config.get("data_files") or []
     for entry in [files] if isinstance(files, str | Mapping) else files:
         if isinstance(entry, str):
@@ -133,7 +151,9 @@ def _from_python(source: Any, plan: Plan) -> None:
     """Rows from memory: a list of dicts goes through JSON, a DataFrame and a Dataset through Arrow."""
     kind = f"{type(source).__module__.split('.')[0]}.{type(source).__name__}"
     if kind == "datasets.DatasetDict":
-        raise InputError(f"holds the splits {', '.join(source)}", where="DatasetDict", hint="Give one of them: dataset['train']")
+        raise InputError(
+            f"holds the splits {', '.join(source)}", where="DatasetDict", hint="Give one of them: dataset['train']"
+        )
     if kind == "datasets.Dataset":
         arrow = source.flatten_indices().data.table if source._indices is not None else source.data.table
         _add_memory(plan, "Dataset", arrow.schema.remove_metadata(), _batches(arrow, plan.chunk_bytes))
@@ -147,7 +167,9 @@ def _from_python(source: Any, plan: Plan) -> None:
             _add_memory(plan, "DataFrame", table.schema, _batches(table, plan.chunk_bytes))
             return
     if isinstance(source, str) or not isinstance(source, Iterable):
-        raise InputError(f"cannot read rows from {kind}", hint="Give a path, a list of dicts, a DataFrame or a Dataset.")
+        raise InputError(
+            f"cannot read rows from {kind}", hint="Give a path, a list of dicts, a DataFrame or a Dataset."
+        )
     held = plan.work / "rows.jsonl"
     with held.open("wb") as file:
         for i, row in enumerate(source):

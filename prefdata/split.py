@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,10 @@ def parse(text: str) -> dict[str, float]:
             raise ConfigError(f"--split {part}: not a share", hint="For example: --split test=0.02") from None
     bad = next((n for n, s in out.items() if not 0 < s < 1 or not n.isidentifier() or n == "train"), None)
     if bad is not None or sum(out.values()) >= 1:
-        raise ConfigError(f"--split {text}: shares lie between 0 and 1, and names are words other than train", hint="For example: --split test=0.02")
+        raise ConfigError(
+            f"--split {text}: shares lie between 0 and 1, and names are words other than train",
+            hint="For example: --split test=0.02",
+        )
     return out
 
 
@@ -38,7 +42,7 @@ def assign(signals: Signals, shares: Mapping[str, float], near: Decisions | None
 
     keys = signals.column("pair.prompt_key").astype(np.uint64)
     prompts, prompt_of = np.unique(keys, return_inverse=True)
-    group = np.arange(len(prompts))
+    group: npt.NDArray[Any] = np.arange(len(prompts))
     if near is not None and (linked := near.peer >= 0).any():
         place = np.full(signals.total, -1)
         place[signals.index] = prompt_of
@@ -47,7 +51,9 @@ def assign(signals: Signals, shares: Mapping[str, float], near: Decisions | None
         group = connected_components(graph, directed=False)[1]
     smallest = np.full(group.max(initial=0) + 1, np.iinfo(np.uint64).max, np.uint64)
     np.minimum.at(smallest, group, prompts)
-    hashed = np.fromiter((xxhash.xxh3_64_intdigest(int(k).to_bytes(8, "little"), seed) for k in smallest), np.uint64, len(smallest))
+    hashed = np.fromiter(
+        (xxhash.xxh3_64_intdigest(int(k).to_bytes(8, "little"), seed) for k in smallest), np.uint64, len(smallest)
+    )
     place_of = hashed / 2.0**64
     edges = np.cumsum(list(shares.values()))
     of_group = np.searchsorted(edges, place_of, side="right")  # beyond the last edge: train

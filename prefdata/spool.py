@@ -63,7 +63,11 @@ class Spool:
 
     def signals(self, seed: int) -> Signals:
         """The measured numbers of all rows."""
-        parts = [Part(t.signals, s, m.pairs) for t, s, m in zip(self.tasks, self.starts, self.measured, strict=True) if m.pairs]
+        parts = [
+            Part(t.signals, s, m.pairs)
+            for t, s, m in zip(self.tasks, self.starts, self.measured, strict=True)
+            if m.pairs
+        ]
         return Signals(parts, seed=seed)
 
     def _table(self, chunk: int) -> pa.Table:

@@ -66,7 +66,12 @@ class Stage(BaseModel):
     def documentation(cls) -> dict[str, str]:
         """The docstring by section: ``asks``, ``why``, ``how``, ``misses``, ``references`` (missing ones are empty)."""
         found = {"asks": "", "why": "", "how": "", "misses": "", "references": ""}
-        labels = {"Why it matters": "why", "How it decides": "how", "What it misses": "misses", "References": "references"}
+        labels = {
+            "Why it matters": "why",
+            "How it decides": "how",
+            "What it misses": "misses",
+            "References": "references",
+        }
         for i, part in enumerate(re.split(r"\n\s*\n", (cls.__doc__ or "").strip())):
             label, _, rest = part.strip().partition(":")
             if label in labels:
@@ -84,7 +89,10 @@ def shipped() -> dict[str, type[Stage]]:
     """The stages of the package by name, in no particular order."""
     import prefdata.stages as home
 
-    return {m.name: _stage_in(importlib.import_module(f"prefdata.stages.{m.name}")) for m in pkgutil.iter_modules(home.__path__)}
+    return {
+        m.name: _stage_in(importlib.import_module(f"prefdata.stages.{m.name}"))
+        for m in pkgutil.iter_modules(home.__path__)
+    }
 
 
 def _stage_in(module: Any) -> type[Stage]:
@@ -93,7 +101,9 @@ def _stage_in(module: Any) -> type[Stage]:
         if isinstance(v, type) and issubclass(v, Stage) and v is not Stage and v.__module__ == module.__name__
     ]  # fmt: skip
     if len(found) != 1:
-        raise ConfigError(f"holds {len(found)} stages, not one", where=str(module.__file__), hint="One file, one Stage subclass.")
+        raise ConfigError(
+            f"holds {len(found)} stages, not one", where=str(module.__file__), hint="One file, one Stage subclass."
+        )
     return found[0]
 
 
@@ -103,13 +113,17 @@ def stage_class(name: str, base: Path | None = None) -> type[Stage]:
         return _from_file(((base or Path()) / name).resolve())
     if not re.fullmatch(r"[a-z_]+", name) or importlib.util.find_spec(f"prefdata.stages.{name}") is None:
         known = [m.name for m in pkgutil.iter_modules(importlib.import_module("prefdata.stages").__path__)]
-        raise ConfigError(f"no such stage: {name}", hint=did_you_mean(name, known) or f"Known: {', '.join(sorted(known))}")
+        raise ConfigError(
+            f"no such stage: {name}", hint=did_you_mean(name, known) or f"Known: {', '.join(sorted(known))}"
+        )
     return _stage_in(importlib.import_module(f"prefdata.stages.{name}"))
 
 
 def _from_file(path: Path) -> type[Stage]:
     if not path.is_file():
-        raise ConfigError("does not exist", where=str(path), hint="A stage of your own is named by the path of its file.")
+        raise ConfigError(
+            "does not exist", where=str(path), hint="A stage of your own is named by the path of its file."
+        )
     # One module a path and content, so that an edited file is loaded anew and two files of one name do not mix.
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
     unique = f"prefdata_loaded_{digest}.{_LOADED}{path.stem}"
@@ -123,5 +137,7 @@ def _from_file(path: Path) -> type[Stage]:
             spec.loader.exec_module(module)
         except Exception as error:  # the user's code: whatever it raises is their file's fault
             del sys.modules[unique]
-            raise ConfigError(f"{type(error).__name__}: {error}", where=str(path), hint="The stage's file must import.") from error
+            raise ConfigError(
+                f"{type(error).__name__}: {error}", where=str(path), hint="The stage's file must import."
+            ) from error
     return _stage_in(sys.modules[unique])

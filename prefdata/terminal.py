@@ -61,7 +61,14 @@ class Progress:
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
             from rich.progress import Progress as Bars
 
-            self.bars = Bars(TextColumn("{task.description:<18}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=self.console, transient=True)
+            self.bars = Bars(
+                TextColumn("{task.description:<18}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+                console=self.console,
+                transient=True,
+            )
             self.bars.start()
         if what not in self.tasks:
             for task in self.tasks.values():
@@ -86,9 +93,14 @@ def show(console: Console, result: Any, title: str, inputs: Sequence[str]) -> No
     columns = ", ".join(f"{k} = {v}" for k, v in source["columns"].items() if k != v)
     note = f", {columns}" if columns else ""
     partial = ", partial (--limit)" if source["partial"] else ""
-    print_(console, f"pipeline: {title}   input: {files}, {source['rows']:,} rows, {source['shape']} ({source['form']} form){note}{partial}")
+    print_(
+        console,
+        f"pipeline: {title}   input: {files}, {source['rows']:,} rows, {source['shape']} ({source['form']} form){note}{partial}",
+    )
     table = Table(box=None, pad_edge=True, header_style="")
-    head = ("stage", "asked", "found", "%", "would", "") if audit else ("stage", "in", "drop", "flag", "swap", "kept", "")
+    head = (
+        ("stage", "asked", "found", "%", "would", "") if audit else ("stage", "in", "drop", "flag", "swap", "kept", "")
+    )
     for i, name in enumerate(head):
         table.add_column(name, justify="left" if i == 0 or name in ("would", "") else "right")
     for name, made in zip(result.stages, result.made, strict=True):
@@ -107,9 +119,16 @@ def show(console: Console, result: Any, title: str, inputs: Sequence[str]) -> No
             print_(console, f" note: {finding.text}")
     share = f"{100 * counts['kept'] / max(1, counts['pairs']):.1f} %"
     for gate in result.gates:
-        print_(console, f"{'✓' if gate['ok'] else '✗'} gate  {gate['gate']}   {gate['text']}   {'ok' if gate['ok'] else 'failed'}")
+        print_(
+            console,
+            f"{'✓' if gate['ok'] else '✗'} gate  {gate['gate']}   {gate['text']}   {'ok' if gate['ok'] else 'failed'}",
+        )
     if audit:
-        hint = f"report  {result.out}/report.html" if result.out else f"Write a report: prefdata audit {' '.join(inputs)} out/"
+        hint = (
+            f"report  {result.out}/report.html"
+            if result.out
+            else f"Write a report: prefdata audit {' '.join(inputs)} out/"
+        )
         print_(console, f" would keep {counts['kept']:,} of {counts['pairs']:,} ({share}).  {hint}")
         return
     where = f" → {result.out}/audit/dropped/" if counts["dropped"] else ""
@@ -146,7 +165,9 @@ def document_of(result: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def plan(inputs: Sequence[str], pipeline: Pipeline, title: str, options: Any, say: Callable[[str], None]) -> dict[str, Any]:
+def plan(
+    inputs: Sequence[str], pipeline: Pipeline, title: str, options: Any, say: Callable[[str], None]
+) -> dict[str, Any]:
     """``--dry-run``: run on the first rows in memory, and say what the whole would be; writes nothing."""
     from dataclasses import replace
 
@@ -155,7 +176,13 @@ def plan(inputs: Sequence[str], pipeline: Pipeline, title: str, options: Any, sa
     if list(inputs) == ["-"]:
         raise InputError("--dry-run cannot look at stdin without using it up", hint="Give a file.")
     begun = time.process_time()
-    trial = run("audit", list(inputs), None, pipeline, replace(options, limit=min(options.limit or 1000, 1000), workers=1, resume=False, overwrite=False))
+    trial = run(
+        "audit",
+        list(inputs),
+        None,
+        pipeline,
+        replace(options, limit=min(options.limit or 1000, 1000), workers=1, resume=False, overwrite=False),
+    )
     spent = time.process_time() - begun
     source = trial.report.source
     size = sum(f["bytes"] for f in source["files"])
@@ -169,8 +196,12 @@ def plan(inputs: Sequence[str], pipeline: Pipeline, title: str, options: Any, sa
     for stage in pipeline.stages:
         parameters = ", ".join(f"{k}={v}" for k, v in stage.model_dump(mode="json").items())
         say(f"  {stage.name():<20} {parameters}")
-    say(f"input: {source['rows']:,} rows read, {source['shape']} ({source['form']} form), {', '.join(f'{k} = {v}' for k, v in source['columns'].items())}")
-    say(f"of these it would keep {trial.counts['kept']:,}; {spent:.1f} CPU s with start-up; memory at most about {_memory(options) / 1e9:.1f} GB")
+    say(
+        f"input: {source['rows']:,} rows read, {source['shape']} ({source['form']} form), {', '.join(f'{k} = {v}' for k, v in source['columns'].items())}"
+    )
+    say(
+        f"of these it would keep {trial.counts['kept']:,}; {spent:.1f} CPU s with start-up; memory at most about {_memory(options) / 1e9:.1f} GB"
+    )
     say("nothing was written (--dry-run)")
     return document
 
@@ -196,7 +227,14 @@ def stages_document(known: Mapping[str, type[Stage]]) -> dict[str, Any]:
 def stage_document(kind: type[Stage]) -> dict[str, Any]:
     """One stage for programs."""
     parameters = {n: describe(kind, n) for n in kind.model_fields}
-    return {"stage": kind.name(), **kind.documentation(), "scale": kind.scale, "drops": kind.drops, "parameters": parameters, "reasons": dict(kind.reasons)}
+    return {
+        "stage": kind.name(),
+        **kind.documentation(),
+        "scale": kind.scale,
+        "drops": kind.drops,
+        "parameters": parameters,
+        "reasons": dict(kind.reasons),
+    }
 
 
 def show_stages(console: Console, known: Mapping[str, type[Stage]]) -> None:
@@ -218,7 +256,12 @@ def show_stage(console: Console, kind: type[Stage]) -> None:
     """One stage's documentation."""
     notes = kind.documentation()
     print_(console, f"{kind.name()}: {notes['asks']}")
-    for label, key in (("Why it matters", "why"), ("How it decides", "how"), ("What it misses", "misses"), ("References", "references")):
+    for label, key in (
+        ("Why it matters", "why"),
+        ("How it decides", "how"),
+        ("What it misses", "misses"),
+        ("References", "references"),
+    ):
         if notes[key]:
             print_(console, f"\n{label}: {notes[key]}")
     if kind.scale:
@@ -246,7 +289,13 @@ def row_document(out: Path, asked: str) -> dict[str, Any]:
         raise InputError(f"has no row {asked}", where=str(out), hint=f"Rows go from 0 to {last}; a pd_id works too.")
     signals = pq.read_table(out / "audit/signals.parquet")
     measured = signals.filter(pc.equal(signals["row"], number)).to_pylist()
-    return {"row": number, "state": held["state"] if held else "kept", "decisions": mine, "signals": measured[0] if measured else {}, "pair": held["pair"] if held else None}
+    return {
+        "row": number,
+        "state": held["state"] if held else "kept",
+        "decisions": mine,
+        "signals": measured[0] if measured else {},
+        "pair": held["pair"] if held else None,
+    }
 
 
 def _find(out: Path, asked: str) -> dict[str, Any] | None:
@@ -298,7 +347,9 @@ def start_folder(folder: Path) -> list[str]:
     }  # fmt: skip
     there = next((n for n in files if (folder / n).exists()), None)
     if there is not None:
-        raise OutputError(f"{there} exists already", where=str(folder), hint="Nothing was written; choose another folder.")
+        raise OutputError(
+            f"{there} exists already", where=str(folder), hint="Nothing was written; choose another folder."
+        )
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(content, encoding="utf-8")

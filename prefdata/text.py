@@ -14,10 +14,16 @@ from prefdata.words import Words, words
 
 __all__ = ["INVISIBLE", "Words", "keys", "normal", "words"]
 
-INVISIBLE = re.compile(r"[\s\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\u0000-\u001f\u007f]*")
+INVISIBLE = re.compile(
+    r"[\s\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\u0000-\u001f\u007f]*"
+)
 # Joiners carry meaning in emoji and in Indic and Arabic script; behind a Latin letter they are only hidden.
-_HIDDEN = re.compile(r"[\u00ad\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]|(?<=[\u0000-\u024f])[\u200c\u200d]")
-_MAYBE_HIDDEN = re.compile(r"[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]")  # eight times faster
+_HIDDEN = re.compile(
+    r"[\u00ad\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]|(?<=[\u0000-\u024f])[\u200c\u200d]"
+)
+_MAYBE_HIDDEN = re.compile(
+    r"[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]"
+)  # eight times faster
 _LINE_TAIL = re.compile(r"[^\S\n]+(?=\n)")
 
 

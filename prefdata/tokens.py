@@ -241,7 +241,11 @@ def load(name: str, chat_template: str | None = None) -> Tokenizer:
 def digest(name: str, chat_template: str | None) -> str:
     """What the files of a tokenizer are: a change of them changes the counts."""
     path = Path(name).expanduser()
-    files = sorted(p for p in path.iterdir() if p.suffix in (".json", ".jinja", ".model", ".txt")) if path.is_dir() else [path]
+    files = (
+        sorted(p for p in path.iterdir() if p.suffix in (".json", ".jinja", ".model", ".txt"))
+        if path.is_dir()
+        else [path]
+    )
     files += [Path(chat_template).expanduser()] if chat_template else []
     content = hashlib.sha256()
     for file in files:

@@ -52,7 +52,9 @@ class Local:
                 results[i] = result = future.result()
                 done(i, result)
         except BrokenProcessPool as error:
-            raise PrefdataError("a worker was killed", hint="Out of memory? Try --workers 1; --resume goes on.") from error
+            raise PrefdataError(
+                "a worker was killed", hint="Out of memory? Try --workers 1; --resume goes on."
+            ) from error
         finally:
             for future in futures:
                 future.cancel()

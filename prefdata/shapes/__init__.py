@@ -18,6 +18,7 @@ class Shape(Protocol):
 
     NAME: str
     TITLE: str
+    EXAMPLE: dict[str, Any]
 
     def fits(self, prompt: Any, chosen: Any, rejected: Any) -> bool:
         """Whether a row with these values has this form."""
@@ -68,9 +69,15 @@ def find_columns(names: Sequence[str], given: Mapping[str, str], where: str) -> 
     allowed = ("prompt", "chosen", "rejected", "system", "context")
     for key, value in given.items():
         if key not in allowed:
-            raise ConfigError(f"--columns {key}=...: no such part of a pair", hint=did_you_mean(key, allowed) or f"Known: {', '.join(allowed)}")
+            raise ConfigError(
+                f"--columns {key}=...: no such part of a pair",
+                hint=did_you_mean(key, allowed) or f"Known: {', '.join(allowed)}",
+            )
         if value not in names:
-            raise ConfigError(f"--columns {key}={value}: {where} has no column {value!r}", hint=did_you_mean(value, names) or f"Columns: {', '.join(names)}")
+            raise ConfigError(
+                f"--columns {key}={value}: {where} has no column {value!r}",
+                hint=did_you_mean(value, names) or f"Columns: {', '.join(names)}",
+            )
     found = next(((c, r) for c, r in _PAIRS if c in names and r in names), (None, None))
     chosen, rejected = given.get("chosen", found[0]), given.get("rejected", found[1])
     if chosen is None or rejected is None or chosen == rejected:

@@ -8,7 +8,7 @@ from prefdata.pairs import Fault, Pair, read_messages
 
 NAME = "conversation"
 TITLE = "implicit prompt (whole conversations)"
-EXAMPLE = {
+EXAMPLE: dict[str, Any] = {
     "chosen": [{"role": "user", "content": "What do bees make?"}, {"role": "assistant", "content": "Honey."}],
     "rejected": [{"role": "user", "content": "What do bees make?"}, {"role": "assistant", "content": "Milk."}],
 }

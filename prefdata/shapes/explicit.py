@@ -8,7 +8,7 @@ from prefdata.pairs import Fault, Message, Pair, kind_of, read_messages
 
 NAME = "explicit"
 TITLE = "prompt/chosen/rejected"
-EXAMPLE = {"prompt": "What do bees make?", "chosen": "Honey.", "rejected": "Milk."}
+EXAMPLE: dict[str, Any] = {"prompt": "What do bees make?", "chosen": "Honey.", "rejected": "Milk."}
 
 
 def fits(prompt: Any, chosen: Any, rejected: Any) -> bool:
@@ -24,7 +24,11 @@ def pair(prompt: Any, chosen: Any, rejected: Any, system: str | None) -> Pair | 
         return Fault("bad_type", f"prompt is {kind_of(prompt)}, not text or messages")
     changes: tuple[str, ...] = ()
     sides: dict[str, list[Message]] = {}
-    for name, value, role in (("prompt", prompt, "user"), ("chosen", chosen, "assistant"), ("rejected", rejected, "assistant")):
+    for name, value, role in (
+        ("prompt", prompt, "user"),
+        ("chosen", chosen, "assistant"),
+        ("rejected", rejected, "assistant"),
+    ):
         if isinstance(value, str):
             sides[name] = [{"role": role, "content": value}]
             changes += ("text to messages",)

@@ -8,7 +8,7 @@ from prefdata.pairs import Fault, Pair
 
 NAME = "transcript"
 TITLE = "implicit prompt (HH transcript)"
-EXAMPLE = {
+EXAMPLE: dict[str, Any] = {
     "chosen": "\n\nHuman: What do bees make?\n\nAssistant: Honey.",
     "rejected": "\n\nHuman: What do bees make?\n\nAssistant: Milk.",
 }

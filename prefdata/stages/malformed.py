@@ -75,7 +75,9 @@ class Malformed(Stage):
         if self.special_tokens != "keep" and special.any():
             out.mark(special, self.special_tokens, "special_token")
         dropped = out.count("drop")
-        out.findings.append(Finding("sound_pairs", len(signals) - dropped, len(signals), "rows that are complete pairs"))
+        out.findings.append(
+            Finding("sound_pairs", len(signals) - dropped, len(signals), "rows that are complete pairs")
+        )
         return out
 
 
