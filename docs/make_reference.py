@@ -17,8 +17,7 @@ import pyarrow.parquet as pq
 import typer
 
 import prefdata
-from prefdata import cli, gates, pipeline, recipes
-from prefdata.shapes import SHAPES
+from prefdata import cli, cutting, gates, pipeline, recipes, shapes
 from prefdata.stage import Stage, shipped
 
 HERE = Path(__file__).parent
@@ -196,15 +195,25 @@ def pipelines() -> str:
     return "\n".join(out)
 
 
-def shapes() -> str:
+def inputs() -> str:
     """Input: files and row forms."""
     out = [
         NOTE, "# Input\n",
-        "Files: `.jsonl`, `.json` (an array), `.csv`, `.parquet`, `.arrow`, each also as `.gz` or `.zst` where it is text; a folder that `load_dataset` or"
-        " `load_from_disk` reads; a glob; several files; `-` for stdin. In Python also a `datasets.Dataset`, a pandas DataFrame and a list of dicts.\n",
-        "Column names are found by themselves for common sets; `--columns prompt=question,chosen=good,rejected=bad` names others (also `system` and"
-        " `context`). Which answer is the better one is never guessed.\n",
-        table(("shape", "what it is", "example"), [(f"`{s.NAME}`", s.TITLE, f"`{json.dumps(s.EXAMPLE, ensure_ascii=False)}`") for s in SHAPES]),
+        f"Files: {', '.join(f'`{x}`' for x in cutting.SUFFIXES)}, each also compressed (`.gz`, `.zst`) where it is text, and `.arrow`; JSON is one object a line or"
+        " one array. Folders that `load_dataset` or `load_from_disk` reads; globs; several files; `-` for stdin. In Python also a `datasets.Dataset`, a"
+        " pandas DataFrame and a list of dicts.\n",
+        "These names of columns are known; `--columns prompt=question,chosen=good,rejected=bad` names others. Which answer is the better one is never"
+        " guessed.\n",
+        table(
+            ("part", "known names"),
+            [
+                ("`chosen`, `rejected`", "; ".join(f"`{c}`, `{r}`" for c, r in shapes._PAIRS)),
+                ("`prompt`", ", ".join(f"`{n}`" for n in shapes._PROMPTS)),
+                ("`system`", ", ".join(f"`{n}`" for n in shapes._SYSTEMS)),
+                ("`context`", "`input` beside `instruction`; it is put behind the prompt"),
+            ],
+        ),
+        table(("shape", "what it is", "example"), [(f"`{s.NAME}`", s.TITLE, f"`{json.dumps(s.EXAMPLE, ensure_ascii=False)}`") for s in shapes.SHAPES]),
     ]  # fmt: skip
     return "\n".join(out)
 
@@ -271,7 +280,7 @@ def pages() -> dict[str, str]:
     """Every page by its file name."""
     return {
         "commands.md": commands(), "stages.md": stages(), "reasons.md": reasons(), "pipelines.md": pipelines(),
-        "input.md": shapes(), "output.md": files(), "exit-codes.md": exit_codes(),
+        "input.md": inputs(), "output.md": files(), "exit-codes.md": exit_codes(),
     }  # fmt: skip
 
 

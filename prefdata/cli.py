@@ -180,7 +180,7 @@ def audit(
 ) -> None:  # fmt: skip
     """Measure and decide, write a report, change nothing. Without OUT: a table here only."""
     inputs, out = _places(where, needs_out=False)
-    _go("audit", inputs, out, dry_run, exit_zero, dict(name=pipeline, sets=set_, only=only, skip=skip, gates=gate), dict(
+    _go("audit", inputs, out, dry_run, exit_zero, {"name": pipeline, "sets": set_, "only": only, "skip": skip, "gates": gate}, dict(  # noqa: C408
         columns=columns, input_format=input_format, input_split=input_split, limit=limit, engine=engine, workers=workers, seed=seed,
         resume=resume, overwrite=overwrite, keep_scratch=keep_scratch, on_bad_row=on_bad_row, split=split,
     ))  # fmt: skip
@@ -202,7 +202,7 @@ def clean(
 ) -> None:  # fmt: skip
     """Audit, then write the cleaned dataset, every dropped row with its reason, and the report."""
     inputs, out = _places(where, needs_out=True)
-    _go("clean", inputs, out, dry_run, exit_zero, dict(name=pipeline, sets=set_, only=only, skip=skip, gates=gate), dict(
+    _go("clean", inputs, out, dry_run, exit_zero, {"name": pipeline, "sets": set_, "only": only, "skip": skip, "gates": gate}, dict(  # noqa: C408
         columns=columns, input_format=input_format, input_split=input_split, format=_choice("--format", format_, ("auto", "text", "chat", "implicit")),
         split=split, export=export, sample=_share(sample), license=license_, limit=limit, engine=engine, workers=workers, seed=seed,
         resume=resume, overwrite=overwrite, keep_scratch=keep_scratch, on_bad_row=on_bad_row,
@@ -486,7 +486,7 @@ def _arrange() -> None:
     for word in words:
         if word == "--":
             rest += [word, *words]
-        elif word in _ANYWHERE or word.split("=")[0] in _WITH_VALUE and "=" in word:
+        elif word in _ANYWHERE or (word.split("=")[0] in _WITH_VALUE and "=" in word):
             first.append(word)
         elif word in _WITH_VALUE:
             first += [word, *([v] if (v := next(words, None)) is not None else [])]

@@ -103,7 +103,7 @@ class Plan:
         import zstandard
 
         held = self.work / f"unpacked-{len(self.source.files):04d}{suffix(path)}"
-        opened: IO[bytes] = gzip.open(path) if start[:2] == b"\x1f\x8b" else zstandard.open(path, "rb")  # type: ignore[assignment]
+        opened: IO[bytes] = gzip.open(path) if start[:2] == b"\x1f\x8b" else zstandard.open(path, "rb")  # type: ignore[assignment]  # noqa: SIM115
         try:
             with opened as packed, held.open("wb") as plain:
                 shutil.copyfileobj(packed, plain, 1 << 20)

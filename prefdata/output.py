@@ -157,7 +157,7 @@ def write_signals(path: Path, signals: Signals, split: np.ndarray[Any, Any] | No
 
 def spotcheck(rows: Index, share: float, seed: int) -> Index:
     """The kept rows to be looked at by people: a seeded share of them, at least 50."""
-    wanted = min(len(rows), max(_SHEET_LEAST, int(round(share * len(rows)))))
+    wanted = min(len(rows), max(_SHEET_LEAST, round(share * len(rows))))
     picked = np.random.default_rng(seed).choice(len(rows), wanted, replace=False)
     picked.sort()
     return np.asarray(rows[picked], np.int64)

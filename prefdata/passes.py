@@ -32,6 +32,7 @@ Spec = tuple[str, dict[str, Any]]  # a stage's name or path, and its parameters:
 
 MESSAGES = pa.list_(pa.field("element", pa.struct([("role", pa.string()), ("content", pa.string())])))
 _LINE, _FAULT, _DETAIL, _RAW, PLAIN = "pd$line", "pd$fault", "pd$detail", "pd$raw", "pd$plain"
+_STOPS = ("parse_error", "encoding_error", "missing_field")
 INTERNAL = (_LINE, _FAULT, _DETAIL, _RAW, PLAIN)
 
 
@@ -81,6 +82,8 @@ def measure(task: MeasureTask) -> Measured:
     pairs: list[Pair | None] = []
     faults: list[Fault | None] = []
     for at, row in enumerate(block.rows):
+        pair: Pair | None
+        fault: Fault | None
         if type(row) is BadRow:
             pair, fault = None, row.fault
         else:
@@ -93,21 +96,15 @@ def measure(task: MeasureTask) -> Measured:
                 if got.changes:
                     changes.update(got.changes)
                 pair, fault = got, fault_of(got, row)
-        if (
-            fault is not None
-            and task.stop_on_bad
-            and fault.reason in ("parse_error", "encoding_error", "missing_field")
-        ):
-            where = task.file_name + (f":{block.lines[at]}" if block.lines[at] is not None else f" row {at}")
+        if fault is not None and task.stop_on_bad and fault.reason in _STOPS:
+            where = _where(task, block, at)
             raise InputError(
                 f"{fault.reason}: {fault.detail}", where=where, hint="--on-bad-row skip lists such rows and goes on."
             )
         if pair is not None and task.form == "chat":
             pair = to_chat(pair)
         elif pair is not None and not isinstance(pair.prompt, str):
-            out.needs_chat = f"{task.file_name}" + (
-                f":{block.lines[at]}" if block.lines[at] is not None else f" row {at}"
-            )
+            out.needs_chat = _where(task, block, at)
             return out
         pairs.append(pair)
         faults.append(fault)
@@ -139,6 +136,11 @@ def measure(task: MeasureTask) -> Measured:
     return out
 
 
+def _where(task: MeasureTask, block: Block, at: int) -> str:
+    line = block.lines[at]
+    return task.file_name + (f" row {at}" if line is None else f":{line}")
+
+
 class Clock:
     """CPU seconds by name: each call books what has passed since the last one."""
 
@@ -147,6 +149,7 @@ class Clock:
         self.last = time.process_time()
 
     def __call__(self, name: str) -> None:
+        """Book the time since the last call."""
         now = time.process_time()
         self.spent[name] = self.spent.get(name, 0.0) + now - self.last
         self.last = now

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import ValidationError
 from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError
 
 from prefdata.decisions import Decisions, Signals
@@ -125,8 +125,8 @@ def parse(
             hint="This prefdata reads version 1.",
         )
     entries: list[tuple[str, dict[str, Any], dict[str, int], int]] = []
-    listed = tree.get("stages") or []
-    if not isinstance(listed, list):
+    listed = tree.get("stages") or CommentedSeq()
+    if not isinstance(listed, CommentedSeq):
         raise ConfigError("'stages' is not a list", where=f"{path}:{tree.lc.key('stages')[0] + 1}")
     for i, entry in enumerate(listed):
         line = listed.lc.item(i)[0] + 1

@@ -29,8 +29,8 @@ from prefdata.engines import Engine, engine
 from prefdata.errors import InputError
 from prefdata.passes import Clock, Form, Measured, MeasureTask, PublishTask, measure, publish
 from prefdata.pipeline import Pipeline, load
-from prefdata.report.render import render
 from prefdata.report.model import Report
+from prefdata.report.render import render
 from prefdata.report.summary import Facts, summarise
 from prefdata.shapes import Columns, find_columns
 from prefdata.spool import Spool, reusable

@@ -65,7 +65,7 @@ def _paths(names: Sequence[str], work: Path, split: str | None) -> Iterator[tupl
         elif Path(name).is_file() or Path(name).is_fifo():
             yield Path(name), Path(name).name
         elif any(c in name for c in "*?["):
-            found = sorted(p for p in glob.glob(name, recursive=True) if Path(p).is_file())
+            found = sorted(p for p in glob.glob(name, recursive=True) if Path(p).is_file())  # noqa: PTH207
             if not found:
                 raise InputError("matches no file", where=name)
             yield from ((Path(p), Path(p).name) for p in found)

@@ -39,6 +39,7 @@ class Progress:
         return self
 
     def __call__(self, what: str, done: int, total: int) -> None:
+        """See ``run.run``."""
         if not self.wanted:
             return
         now = time.monotonic()

@@ -6,7 +6,7 @@ when token_length is given a tokenizer and max_length 1024. Of a ``cycle`` at le
 Kept rows of a vote or cycle may be flagged as well.
 """
 
-# ruff: noqa: E501 - prose is easier to read unbroken
+
 # fmt: off
 
 from __future__ import annotations
