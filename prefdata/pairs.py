@@ -251,7 +251,7 @@ class Pairs:
     @cached_property
     def keys(self) -> dict[str, npt.NDArray[np.uint64]]:
         """64-bit hash of each side's normal form (see ``text.normal``), for exact comparison."""
-        return {side: text.keys(self.texts(side)) for side in SIDES}
+        return {side: text.keys(self.texts(side), getattr(self, side)) for side in SIDES}
 
     @cached_property
     def words(self) -> dict[str, text.Words]:

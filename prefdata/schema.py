@@ -76,7 +76,7 @@ def fits(array: pa.Array, kind: pa.DataType) -> bool:
     """False where an integer of the array would lose digits as a float."""
     if pa.types.is_integer(array.type) and pa.types.is_floating(kind) and len(array) > array.null_count:
         values = array.drop_null().to_numpy(zero_copy_only=False)
-        return bool(np.abs(values.astype(np.float64)).max() <= _EXACT)
+        return bool(-_EXACT <= values.min() and values.max() <= _EXACT)
     return True
 
 

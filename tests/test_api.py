@@ -7,9 +7,10 @@ import textwrap
 import hypothesis.strategies as st
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from written import bytes_of, dropped, loaded, write_lines
 
 import prefdata
@@ -307,7 +308,7 @@ def test_leaving_a_stage_out_is_never_having_run_it(tmp_path, stage):
 odd = st.sampled_from(["\x00", "\r", "\r\n", "\n", "\u2028", "\u2029", "\x85", "\ufeff", "\u200b", "\x1e", "\x1f", "é", "e\u0301", "👍🏽", "\U0010ffff", "\ud7ff", '"', "\\", "\\u0041", "  ", "\t", "\x7f"])
 texts = st.lists(odd | st.text(st.characters(exclude_categories=["Cs"]), max_size=8), max_size=6).map("".join)
 answers = texts.map(lambda t: "x" + t)  # something visible, so that it stays
-numbers = st.integers(-(2**70), 2**70) | st.sampled_from([2**53, 2**53 + 1, 2**63 - 1, 2**63, 2**64, -(2**63), -(2**63) - 1, 0, 10**30])
+numbers = st.integers(-(2**63), 2**64 - 1) | st.sampled_from([2**53, 2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1, -(2**63), 0])
 floats = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([-0.0, 5e-324, 1.7976931348623157e308, 0.1, 1e16, 1e23])
 looks = st.sampled_from(["007", "1e5", "1.0", "null", "None", "NaN", "true", "", "[1]", '{"a": 1}', "2026-01-01", "١٢"])
 leaves = st.none() | st.booleans() | numbers | floats | texts | looks
@@ -335,17 +336,31 @@ def tables(draw):
     return rows
 
 
-def same(got, came):
+def same(got, came, slack=0.0):
     """Equal in value and kind; an int may have become the equal float of a column of numbers."""
     if isinstance(came, dict):
-        return isinstance(got, dict) and list(got) == list(came) and all(same(got[k], v) for k, v in came.items())
+        return isinstance(got, dict) and list(got) == list(came) and all(same(got[k], v, slack) for k, v in came.items())
     if isinstance(came, list):
-        return isinstance(got, list) and len(got) == len(came) and all(map(same, got, came))
+        return isinstance(got, list) and len(got) == len(came) and all(same(g, c, slack) for g, c in zip(got, came, strict=True))
     if isinstance(came, bool) or came is None or isinstance(came, str):
         return type(got) is type(came) and got == came
     if isinstance(came, float):
-        return type(got) is float and got == came and math.copysign(1, got) == math.copysign(1, came)
+        return type(got) is float and math.isclose(got, came, rel_tol=slack) and math.copysign(1, got) == math.copysign(1, came)
     return type(got) in (int, float) and got == came and int(got) == came
+
+
+def stored(out):
+    """The kept rows as they lie in the Parquet files."""
+    rows = []
+    for path in sorted((out / "data/train").iterdir()):
+        table = pq.read_table(path)
+        values = {}
+        for f in table.schema:
+            column = table.column(f.name)
+            text = isinstance(f.type, pa.JsonType)
+            values[f.name] = [json.loads(v) if text and v is not None else v for v in (column.cast(pa.string()) if text else column).to_pylist()]
+        rows += [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
+    return rows
 
 
 ONLY_READ = {"only": ["malformed"]}
@@ -355,18 +370,21 @@ def through(rows, folder, **options):
     path = folder / "in.jsonl"
     write_lines(path, rows)
     prefdata.clean(str(path), folder / "out", load("certain", **ONLY_READ)[0], **options)
-    return loaded(folder / "out")
+    return folder / "out"
 
 
-def holds(got, came, names=None):
-    assert len(got) == len(came)
-    for a, b in zip(got, came, strict=True):
-        for name in names or b:
-            assert same(a[name], b.get(name)), (name, a[name], b.get(name))
-        assert all(a[name] is None for name in a if name not in b and name != "pd_id")
+def holds(out, rows):
+    """The set holds these rows: to the bit in its files; ``datasets`` may round floats of Json columns in the last place."""
+    for got, slack in ((stored(out), 0.0), (loaded(out), 1e-15)):
+        assert len(got) == len(rows)
+        for a, b in zip(got, rows, strict=True):
+            for name in b:
+                assert same(a[name], b[name], slack), (name, a[name], b[name])
+            assert all(a[name] is None for name in a if name not in b and name != "pd_id")
 
 
-quick = settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+# Each example is a run and a load_dataset: no shrinking here, the long one shrinks.
+quick = settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
 
 
 @quick
@@ -393,7 +411,7 @@ def test_values_leave_as_they_came_long(rows, tmp_path_factory):
 
 
 @pytest.mark.parametrize("values", [
-    [1, 2, 2.5], [None, None, 3], [None, None, {"a": 1}], [2**53 + 1, 0.5, 1], [1, "1", 1.0], [10**30, 1, None], [{"a": 10**30}, {"b": [2**64]}, {}], [[], [1], [1.5]],
+    [1, 2, 2.5], [None, None, 3], [None, None, {"a": 1}], [2**53 + 1, 0.5, 1], [1, "1", 1.0], [2**64 - 1, 1, None], [{"a": 2**63}, {"b": [2**64 - 1]}, {}], [[], [1], [1.5]],
     [[None], [1], []], [True, 1, 0], ["007", "1e5", "NaN"], [{"a": None}, {"a": {"b": None}}, {"b": 1}], [-0.0, 0, 0.0], [[1, "a"], [{"k": []}], None], [2**63, 1, -1],
     [{"b": 1, "a": 2}, {"a": 2, "b": 1}, None], ["{}", "[1]", "null"], [None, None, None],
 ], ids=str)  # fmt: skip
@@ -402,7 +420,17 @@ def test_columns_of_every_sort(tmp_path, values, chunk_bytes):
     rows = [{**GOOD[i], "score": 0.5, "extra": v} for i, v in enumerate(values)]
     holds(through(rows, tmp_path, chunk_bytes=chunk_bytes, workers=1), rows)
     prefdata.clean(str(tmp_path / "out"), tmp_path / "again", load("certain", **ONLY_READ)[0])
-    holds(loaded(tmp_path / "again"), rows)  # and once more, from our own output
+    holds(tmp_path / "again", rows)  # and once more, from our own output
+
+
+@pytest.mark.parametrize("source", ["file", "list"])
+@pytest.mark.parametrize("values", [[10**30, 1, None], [{"a": 10**30}, {"b": [2**64]}, {}]], ids=str)
+def test_integers_beyond_64_bits_keep_their_digits(tmp_path, values, source):
+    """``datasets`` cannot read them out of its Json columns: they may come as text, never as another number."""
+    rows = [{**GOOD[i], "score": 0.5, "extra": v} for i, v in enumerate(values)]
+    prefdata.clean(rows if source == "list" else str(write_lines(tmp_path / "in.jsonl", rows)), tmp_path / "out", load("certain", **ONLY_READ)[0])
+    got = [r["extra"] for r in loaded(tmp_path / "out")]
+    assert [json.loads(g) if isinstance(g, str) else g for g in got] == values
 
 
 def test_odd_names_of_columns(tmp_path):
@@ -411,7 +439,7 @@ def test_odd_names_of_columns(tmp_path):
     holds(through(rows, tmp_path), rows)
 
 
-@pytest.mark.parametrize("values", [[1, 2, 2.5], [None, "b", "c"], [{"a": 1}, None, {"b": [1, None]}], [10**30, 1, None], [float("nan"), 1.0, None]], ids=str)
+@pytest.mark.parametrize("values", [[1, 2, 2.5], [None, "b", "c"], [{"a": 1}, None, {"b": [1, None]}], [2**63, 1, None], [float("nan"), 1.0, None]], ids=str)
 def test_a_list_of_dicts_leaves_as_it_came(tmp_path, values):
     rows = [{**GOOD[i], "score": 0.5, "extra": v} for i, v in enumerate(values)]
     prefdata.clean(rows, tmp_path / "out")

@@ -359,7 +359,11 @@ def rewrite(folder: Path) -> None:
         lines = []
         if kind == "console":
             for command, told in commands(body):
-                lines += [f"$ {command}", *(line.rstrip() for line in abridged(told, next(got)))]
+                found = next(got)
+                lines += [
+                    f"$ {command}",
+                    *(told if agrees(told, found) else [g.rstrip() for g in abridged(told, found)]),
+                ]
         else:
             values = iter(next(got))
             for line in body.splitlines():
