@@ -150,7 +150,7 @@ EngineOption = Annotated[str, typer.Option(metavar="local|ray")]
 WorkersOption = Annotated[
     int | None, typer.Option(min=1, help="Processes; default: the cores.", envvar="PREFDATA_WORKERS")
 ]
-SeedOption = Annotated[int, typer.Option()]
+SeedOption = Annotated[int, typer.Option(min=0, max=2**63 - 1)]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on with a run that was interrupted.")]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace prefdata's own files in OUT.")]
 KeepOption = Annotated[

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain, pairwise
 from typing import Any
 
@@ -66,9 +68,24 @@ def signatures(hashes: U64, offsets: Ints) -> U32:
     """MinHash of each row's hashes, ``BANDS * ROWS`` numbers a row."""
     from rensa import RMinHash
 
-    matrix = RMinHash.digest_matrix_from_flat_token_hashes(hashes, offsets.astype(np.uint64), BANDS * ROWS, SEED)
+    with _one_thread():
+        matrix = RMinHash.digest_matrix_from_flat_token_hashes(hashes, offsets.astype(np.uint64), BANDS * ROWS, SEED)
     flat = array("I", chain.from_iterable(matrix.to_rows()))  # rensa hands out Python numbers only
     return np.frombuffer(flat, np.uint32).reshape(-1, BANDS * ROWS)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Rensa reads this at each call. Its pool of threads does not survive a fork: a worker would wait for it for ever."""
+    before = os.environ.get("RAYON_NUM_THREADS")
+    os.environ["RAYON_NUM_THREADS"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["RAYON_NUM_THREADS"]
+        else:
+            os.environ["RAYON_NUM_THREADS"] = before
 
 
 def woven(parts: Sequence[npt.NDArray[Any]], offsets: Sequence[Ints]) -> tuple[npt.NDArray[Any], Ints]:

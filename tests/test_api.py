@@ -345,7 +345,9 @@ def same(got, came, slack=0.0):
     if isinstance(came, bool) or came is None or isinstance(came, str):
         return type(got) is type(came) and got == came
     if isinstance(came, float):
-        return type(got) is float and math.isclose(got, came, rel_tol=slack) and math.copysign(1, got) == math.copysign(1, came)
+        if slack:
+            return type(got) is float and math.isclose(got, came, rel_tol=slack, abs_tol=1e-300)
+        return type(got) is float and got == came and math.copysign(1, got) == math.copysign(1, came)
     return type(got) in (int, float) and got == came and int(got) == came
 
 

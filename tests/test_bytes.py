@@ -174,6 +174,72 @@ def test_killed_at_ten_moments_and_resumed(first, tmp_path, workers):
         assert not (out / ".work").exists() and not list(out.rglob("*.part"))
 
 
+@pytest.mark.parametrize("kind", ["json", "pretty", "csv", "parquet", "groups", "saved", "gz"])
+def test_every_kind_of_file_may_be_cut(tmp_path, kind):
+    """Cut into many chunks or not at all: the same rows, decisions and lines."""
+    import gzip
+
+    rows = [{k: r[k] if isinstance(r[k], str) else "" for k in ("id", "prompt", "chosen", "rejected")} for r in made_rows(120, seed=2)]
+    path = tmp_path / f"in.{kind}"
+    if kind in ("json", "pretty"):
+        path.write_text(json.dumps(rows, indent=2 if kind == "pretty" else None, ensure_ascii=False), encoding="utf-8")
+    elif kind == "gz":
+        path.write_bytes(gzip.compress("".join(json.dumps(r) + "\n" for r in rows).encode()))
+    elif kind == "saved":
+        from datasets import Dataset
+
+        Dataset.from_list(rows).save_to_disk(path)
+    else:
+        import pandas as pd
+
+        frame = pd.DataFrame(rows)
+        if kind == "csv":
+            frame.to_csv(path, index=False)
+        else:
+            frame.to_parquet(path, row_group_size=17 if kind == "groups" else 1000)
+    options = {"input_format": "csv" if kind == "csv" else "auto"}
+    whole = prefdata.clean(str(path), tmp_path / "whole", **options)
+    cut = prefdata.clean(str(path), tmp_path / "cut", chunk_bytes=2_000, workers=2, **options)
+    assert len(list((tmp_path / "cut/data/train").iterdir())) >= 7
+    assert cut.decisions.equals(whole.decisions) and cut.counts["pairs"] == 120
+    for config in (None, "dropped"):
+        assert loaded(tmp_path / "cut", config) == loaded(tmp_path / "whole", config)
+    if kind in ("json", "pretty", "gz"):
+        lines = path.read_text("utf-8").splitlines() if kind != "gz" else gzip.decompress(path.read_bytes()).decode().splitlines()
+        for row in loaded(tmp_path / "cut", "dropped"):
+            assert f'"id": "{row["id"]}"' in "".join(lines[row["pd_line"] - 1 : row["pd_line"] + 1])
+
+
+def plain_rows(n):
+    return [{"prompt": f"Question {i}?", "chosen": f"Answer {i * 31} of many.", "rejected": f"No {i * 17}."} for i in range(n)]
+
+
+def test_the_first_chat_row_may_come_late(tmp_path):
+    """Behind the rows that detection looks at: the whole set is chat."""
+    rows = [*plain_rows(1200), {"prompt": [{"role": "user", "content": "Late?"}], "chosen": "Yes, quite.", "rejected": "No, not at all."}]
+    result = prefdata.clean(str(write_lines(tmp_path / "in.jsonl", rows)), tmp_path / "out", chunk_bytes=9_000, workers=2)
+    got = loaded(tmp_path / "out")
+    assert result.report.source["form"] == "chat" and len(got) == 1201
+    assert got[0]["prompt"] == [{"role": "user", "content": "Question 0?"}] and got[-1]["chosen"] == [{"role": "assistant", "content": "Yes, quite."}]
+
+
+def test_a_system_text_or_a_score_may_come_late(tmp_path):
+    """Behind the rows that detection looks at: it reaches the prompt, and the scores are compared."""
+    rows = plain_rows(1200)
+    rows[1100]["system"] = "Be terse."
+    rows[1150] |= {"score_chosen": 3, "score_rejected": 3}
+    result = prefdata.clean(str(write_lines(tmp_path / "in.jsonl", rows)), tmp_path / "out", chunk_bytes=9_000)
+    assert result.counts["reasons"] == {"tie": 1}
+    assert loaded(tmp_path / "out")[1100]["prompt"] == [{"role": "system", "content": "Be terse."}, {"role": "user", "content": "Question 1100?"}]
+
+
+def test_an_id_that_only_some_rows_have(tmp_path):
+    rows = plain_rows(60)
+    rows[3]["pd_id"], rows[40]["pd_id"] = "own-3", "own-40"
+    prefdata.clean(str(write_lines(tmp_path / "in.jsonl", rows)), tmp_path / "out", chunk_bytes=600)
+    assert [r["pd_id"] for r in loaded(tmp_path / "out")] == [r.get("pd_id", str(i)) for i, r in enumerate(rows)]
+
+
 @pytest.fixture
 def measured(monkeypatch):
     """How many chunks were measured."""

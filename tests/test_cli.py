@@ -175,7 +175,7 @@ def test_nothing_left_ends_with_1(cli, tmp_path):
     ["clean"], ["clean", "x.jsonl"], ["nothing"], ["audit", "IN", "--no-such-option"], ["audit", "IN", "--workers", "0"], ["audit", "IN", "--limit", "none"],
     ["audit", "IN", "--engine", "spark"], ["audit", "IN", "--input-format", "xml"], ["audit", "IN", "--on-bad-row", "guess"], ["audit", "IN", "--color", "pink"],
     ["audit", "IN", "--log-format", "xml"], ["clean", "IN", "OUT", "--format", "html"], ["clean", "IN", "OUT", "--sample", "many"], ["clean", "IN", "OUT", "--sample", "200%"],
-    ["clean", "IN", "OUT", "--export", "trll"], ["clean", "IN", "OUT", "--split", "test=2"], ["clean", "IN", "OUT", "--split", "test"], ["clean", "IN", "OUT", "--split", "train=0.5"],
+    ["clean", "IN", "OUT", "--export", "trll"], ["clean", "IN", "OUT", "--split", "test=2"], ["clean", "IN", "OUT", "--split", "test"], ["clean", "IN", "OUT", "--split", "train=0.5"], ["clean", "IN", "OUT", "--seed", "-1"],
     ["audit", "IN", "-p", "defualt"], ["audit", "IN", "--skip", "near_dup"], ["audit", "IN", "--only", "nothing"], ["audit", "IN", "--skip", "malformed"],
     ["audit", "IN", "--columns", "prompt"], ["audit", "IN", "--columns", "prompt=nothing"], ["audit", "IN", "--columns", "answer=chosen"],
     ["explain", "too_similr"], ["stages", "near_dup"], ["report", "nowhere"], ["explain-row", "nowhere", "1"],
@@ -435,6 +435,16 @@ def test_columns(cli, tmp_path):
     refused(cli("audit", path, "--columns", "prompt=aks,chosen=good,rejected=bad"), "Did you mean ask?")
 
 
+def test_a_column_whose_name_the_mapping_takes_is_not_lost(cli, tmp_path):
+    path = write_lines(tmp_path / "in.jsonl", [{"prompt": "the first draft", "ask": r["prompt"], "chosen": r["chosen"], "rejected": r["rejected"]} for r in GOOD])
+    ended = cli("clean", path, tmp_path / "out", "--columns", "prompt=ask")
+    if ended.code == 2:
+        assert "prompt" in ended.err  # to refuse is fine
+    else:
+        first = loaded(tmp_path / "out")[0]
+        assert first["prompt"] == GOOD[0]["prompt"] and "the first draft" in first.values()
+
+
 def test_detected_columns_are_told(cli, tmp_path):
     path = write_lines(tmp_path / "in.jsonl", [{"question": r["prompt"], "response_j": r["chosen"], "response_k": r["rejected"]} for r in GOOD])
     assert "prompt = question, chosen = response_j, rejected = response_k" in cli("audit", path).out
@@ -661,6 +671,22 @@ def test_kinds_of_input(cli, tmp_path, kind):
     assert dropped(tmp_path / "out")[0]["pd_code"] in ("empty_completion", "missing_field")
 
 
+@pytest.mark.parametrize(("text", "lines"), [
+    ('[\n{GOOD},\n5,\nnull,\n"text",\n{GOOD}\n]', [3, 4, 5]), ('[\n{GOOD}\nrubbish\n,{GOOD}]', [3]), ('{GOOD}\n[1]\n7\nnull\n{GOOD}\n', [2, 3, 4]),
+])  # fmt: skip
+def test_what_is_no_row_is_named(cli, tmp_path, text, lines):
+    """Whatever stands between the rows of an array, or on a line of its own, is dropped with its line, never in silence."""
+    for i in range(2):
+        text = text.replace("{GOOD}", json.dumps(GOOD[i]), 1)
+    (tmp_path / "in.json").write_text(text)
+    ended = cli("clean", tmp_path / "in.json", tmp_path / "out")
+    if ended.code == 2:
+        assert f"in.json:{lines[0]}" in ended.err  # refused as a whole is fine too
+    else:
+        assert ids(tmp_path / "out") == ["a", "b"]
+        assert [(r["pd_line"], r["pd_code"]) for r in dropped(tmp_path / "out")] == [(n, "parse_error") for n in lines]
+
+
 def test_kind_by_option(cli, tmp_path):
     path = as_file("csv", tmp_path).rename(tmp_path / "in.data")
     assert cli("clean", path, tmp_path / "out", "--input-format", "csv").code == 0
@@ -778,6 +804,28 @@ def test_doctor_says_what_is_broken(cli, monkeypatch):
     assert ended.code == 2 and "rensa is required and missing" in ended.out
 
 
+# ------------------------------------------------------------------------------------------------ offline
+
+
+def test_nothing_goes_online(cli, rows, tmp_path, monkeypatch):
+    import socket
+
+    tried = []
+
+    def no(*given, **_):
+        tried.append(given)
+        raise OSError("no network here")
+
+    monkeypatch.setattr(socket.socket, "connect", no)
+    monkeypatch.setattr(socket, "getaddrinfo", no)
+    assert cli("clean", rows, tmp_path / "out", "--workers", "2").code == 0
+    assert cli("report", tmp_path / "out").code == 0 and cli("doctor").code == 0 and cli("init", tmp_path / "demo").code == 0
+    assert ids(tmp_path / "out") == ["a", "b", "c"]
+    for name in ("gpt2", "someone/some-model"):
+        refused(cli("audit", rows, "--set", f"token_length.tokenizer={name}"), name, "--online")
+    assert tried == []
+
+
 # ------------------------------------------------------------------------------------------------ places
 
 
@@ -805,6 +853,12 @@ def test_the_input_folder_is_never_the_output(cli, tmp_path):
     for place in (saved, saved / "out"):
         refused(cli("clean", saved, place, "--overwrite"), "input")
     assert bytes_of(saved, ".") == before
+
+
+def test_a_misspelt_second_file_is_not_taken_for_the_output(cli, rows, tmp_path):
+    for words in (["audit", rows, tmp_path / "mroe.jsonl"], ["clean", rows, tmp_path / "more.csv"]):
+        refused(cli(*words), Path(words[-1]).name)
+        assert [p.name for p in tmp_path.iterdir()] == ["in.jsonl"]
 
 
 def test_overwrite_replaces_ours_and_keeps_what_is_not(cli, rows, tmp_path):

@@ -32,7 +32,8 @@ class Local:
     ) -> list[Result]:
         """See ``Engine.map``."""
         results: list[Result | None] = [None] * len(tasks)
-        forks = sys.platform == "linux"
+        # A fork pays no import twice; but threads, such as torch's, do not survive it.
+        forks = sys.platform == "linux" and "torch" not in sys.modules
         alone = self.workers == 1 or len(tasks) == 1
         if warm is not None and len(tasks) > 1 and (alone or forks):
             os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its thread pool does not survive a fork

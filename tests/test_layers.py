@@ -1,0 +1,206 @@
+"""Who may import whom, read off the source; and how large the package may be."""
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import prefdata
+
+HOME = Path(prefdata.__file__).parent
+MODULES = {".".join(p.relative_to(HOME).with_suffix("").parts).removesuffix(".__init__"): p for p in sorted(HOME.rglob("*.py"))}
+MODULES = {("" if name == "__init__" else name): path for name, path in MODULES.items()}
+
+# Torch and its like are heavy, datasets and ray are optional or slow: imported where they are used, never by importing a module.
+LAZY = {"torch", "transformers", "sentence_transformers", "datasets", "ray", "numba", "trl", "peft", "accelerate", "sklearn", "wordllama", "splintr", "sacrebleu"}
+
+TEXT = {"text", "words", "words_numpy", "lexicon", "near", "ragged", "acyclic", "tokens", "trainer_ids", "similarity", "encoders", "minhash"}
+"""What is known of texts, tokens and graphs: used by stages, knows none of them."""
+
+
+@cache
+def tree(name):
+    return ast.parse(MODULES[name].read_text("utf-8"))
+
+
+def at_top(body):
+    """The statements that run when the module is imported; a block under ``TYPE_CHECKING`` does not."""
+    for node in body:
+        if isinstance(node, ast.If):
+            named = ast.unparse(node.test)
+            if "TYPE_CHECKING" not in named:
+                yield from at_top(node.body)
+            yield from at_top(node.orelse)
+        elif isinstance(node, ast.Try):
+            for part in (node.body, node.orelse, node.finalbody, *(h.body for h in node.handlers)):
+                yield from at_top(part)
+        elif isinstance(node, ast.With):
+            yield from at_top(node.body)
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node
+        elif isinstance(node, ast.ClassDef):
+            yield from at_top(node.body)
+
+
+def targets(node, name):
+    """The full names that an import statement of this module brings in."""
+    if isinstance(node, ast.Import):
+        return [a.name for a in node.names]
+    if not isinstance(node, ast.ImportFrom):
+        return []
+    assert node.level == 0, f"{name}: imports are written in full"
+    return [f"{node.module}.{a.name}" for a in node.names] if node.module and node.module.split(".")[0] == "prefdata" else [node.module or ""]
+
+
+def ours(found):
+    """Which modules of the package these names are: ``prefdata.decisions.Signals`` is ``decisions``."""
+    out = set()
+    for full in found:
+        parts = full.split(".")
+        if parts[0] != "prefdata":
+            continue
+        for end in range(len(parts), 0, -1):
+            if (name := ".".join(parts[1:end])) in MODULES:
+                out.add(name)
+                break
+    return out
+
+
+@cache
+def imports(name, everywhere=True):
+    """The package's modules that this one imports, at its top or anywhere."""
+    nodes = ast.walk(tree(name)) if everywhere else at_top(tree(name).body)
+    return frozenset(ours(t for node in nodes for t in targets(node, name)))
+
+
+def within(*heads):
+    """The modules of these packages, and these modules."""
+    return sorted(m for m in MODULES for h in heads if m == h or m.startswith(h + "."))
+
+
+def only(names, allowed):
+    """These modules import nothing of the package but what is allowed (a name ends in ``.*``: all below)."""
+    for name in names:
+        for got in imports(name):
+            assert any(got == a or (a.endswith(".*") and got.startswith(a[:-1])) for a in allowed), f"{name or 'prefdata'} imports {got}"
+
+
+def test_stages_know_the_contract_and_texts_and_nothing_else():
+    only([m for m in within("stages") if m != "stages"], {"stage", "decisions", "pairs", "errors", *TEXT})
+
+
+def test_stages_are_strangers_to_each_other():
+    for name in within("stages"):
+        assert not [m for m in imports(name) if m.startswith("stages")], name
+
+
+def test_shapes_know_pairs_only():
+    only(within("shapes"), {"pairs", "errors", "shapes.*"})
+    for name in within("shapes"):
+        if name != "shapes":
+            assert not [m for m in imports(name) if m.startswith("shapes")], name
+
+
+def test_engines_know_no_stage_and_little_else():
+    only(within("engines"), {"errors", "engines", "engines.*"})
+    for name in within("engines"):
+        words = {n.value for n in ast.walk(tree(name)) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+        assert not {s.split(".")[1] for s in within("stages") if "." in s} & {w for text in words for w in text.split()}, name
+        assert len(MODULES[name].read_text("utf-8").splitlines()) < 100, name
+
+
+def test_texts_and_pairs_know_no_stage_and_no_run():
+    only(sorted(TEXT & set(MODULES)), {*TEXT, "pairs", "errors"})
+    only(["pairs"], {"text", "words", "errors"})
+    only(["decisions"], {"errors"})
+    only(["stage"], {"decisions", "errors", "pairs", "stages"})
+    only(["errors"], set())
+
+
+def test_the_report_is_made_of_decisions():
+    only(within("report"), {"report", "report.*", "decisions", "stage", "errors", "pairs", "text"})
+
+
+def test_nothing_but_the_command_line_knows_the_command_line():
+    for name in MODULES:
+        if name not in ("cli", "__main__"):
+            assert not imports(name) & {"cli", "__main__"}, name
+        if name not in ("cli", "terminal", "__main__"):
+            assert "terminal" not in imports(name), name
+
+
+def test_the_core_knows_no_bench_and_no_sample():
+    for name in MODULES:
+        if not name.startswith(("bench", "samples")):
+            assert not [m for m in imports(name) if m.startswith(("bench", "samples"))], name
+
+
+def test_the_frame_and_apply_name_no_stage():
+    """One code path for all: what runs stages, and what carries decisions out, knows none by its class."""
+    for name in ("frame", "passes", "decisions", "spool", "output", "run", "pipeline", "stage"):
+        assert not [m for m in imports(name) if m.startswith("stages.")], name
+
+
+def test_no_circle():
+    state = {}
+
+    def visit(name, path):
+        if state.get(name) == "open":
+            raise AssertionError(" -> ".join([*path[path.index(name) :], name]))
+        if name not in state:
+            state[name] = "open"
+            for other in sorted(imports(name, everywhere=False)):
+                visit(other, [*path, name])
+            state[name] = "done"
+
+    for name in MODULES:
+        visit(name, [])
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_nothing_heavy_at_the_top(name):
+    if name == "bench.byhand":
+        return  # the script that a user writes by hand today, kept as such; nothing imports it
+    heavy = [t for node in at_top(tree(name).body) for t in targets(node, name) if t.split(".")[0] in LAZY]
+    assert not heavy
+
+
+def test_the_command_line_imports_no_table_library_at_its_top():
+    seen, todo = set(), ["", "cli", "__main__"]
+    while todo:
+        name = todo.pop()
+        if name not in seen:
+            seen.add(name)
+            todo += imports(name, everywhere=False)
+            outside = {t.split(".")[0] for node in at_top(tree(name).body) for t in targets(node, name)}
+            assert not outside & {"pyarrow", "pandas", "numpy", "orjson", "pydantic", "huggingface_hub", *LAZY}, name
+
+
+def test_only_the_command_line_prints_and_ends():
+    """``print`` and exit codes stand in cli.py (through terminal.py); the programs of bench and samples are their own."""
+    for name in MODULES:
+        if name in ("cli", "terminal", "__main__") or name.startswith(("bench", "samples")):
+            continue
+        for node in ast.walk(tree(name)):
+            if isinstance(node, ast.Call):
+                assert ast.unparse(node.func) not in ("print", "sys.exit", "exit", "os._exit", "typer.echo"), f"{name}:{node.lineno}"
+            assert not (isinstance(node, ast.ExceptHandler) and node.type is None), f"{name}:{node.lineno}: bare except"
+
+
+def test_no_html_in_python():
+    for name in within("report"):
+        for node in ast.walk(tree(name)):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                assert not any(tag in node.value for tag in ("<div", "<table", "<td", "<span", "<script", "<style")), f"{name}:{node.lineno}"
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_a_file_is_under_300_lines(name):
+    lines = MODULES[name].read_text("utf-8").count("\n")
+    assert lines < 300
+
+
+def test_the_package_is_read_in_an_afternoon():
+    lines = sum(p.read_text("utf-8").count("\n") for p in MODULES.values())
+    assert lines < 8000
