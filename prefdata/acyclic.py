@@ -6,8 +6,6 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 Edge = tuple[int, int]
 EXACT = 11  # nodes of a component up to which the answer is the best there is: 2 ** EXACT sets of nodes
@@ -23,6 +21,9 @@ def feedback(edges: Mapping[Edge, int]) -> dict[Edge, list[Edge]]:
     out: dict[Edge, list[Edge]] = {}
     if not edges:
         return out
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     ends = np.array(sorted(edges), np.int64)
     graph = coo_array((np.ones(len(ends), np.int8), (ends[:, 0], ends[:, 1])), shape=(ends.max() + 1,) * 2)
     _, label = connected_components(graph.tocsr(), directed=True, connection="strong")

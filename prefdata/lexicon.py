@@ -21,6 +21,8 @@ _UNSPACED = (
     (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xA980, 0xA9FF), (0xAA60, 0xAA7F), (0xF900, 0xFAFF),
     (0xFF66, 0xFF9F), (0x16FE0, 0x18DFF), (0x1AFF0, 0x1B2FF),
 )  # fmt: skip
+# Long runs of one category, which need no look at each character: Han, Hangul, private use, Tangut and what lies there.
+_ALIKE = ((0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xAC00, 0xD7A3), (0xE000, 0xF8FF), (0x17000, 0x187F7))
 # Shown as nothing, though Unicode calls some of them letters; U+200C and U+200D are joiners, see ``words``.
 _UNSEEN = (
     (0x034F, 0x034F), (0x061C, 0x061C), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F),
@@ -76,7 +78,11 @@ def classes() -> npt.NDArray[np.uint8]:
     kinds = dict.fromkeys(("Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me"), WORD)
     kinds |= dict.fromkeys(("Nd", "Nl", "No"), number) | dict.fromkeys(("Sm", "Sc"), SINGLE | CONTENT)
     kinds |= dict.fromkeys(("Zs", "Zl", "Zp", "Cc", "Cs"), SPACE) | {"Cf": SKIP}
-    table[:0x20000] = [kinds.get(unicodedata.category(chr(i)), SINGLE) for i in range(0x20000)]
+    at = 0
+    for low, high in (*_ALIKE, (0x20000, 0x1FFFF)):
+        table[at:low] = [kinds.get(unicodedata.category(chr(i)), SINGLE) for i in range(at, low)]
+        table[low : high + 1] = kinds.get(unicodedata.category(chr(low)), SINGLE)
+        at = high + 1
     for low, high in _UNSPACED:
         block = table[low : high + 1]
         block[block == WORD] = SINGLE

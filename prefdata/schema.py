@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import orjson
 import pyarrow as pa
 
@@ -76,7 +75,7 @@ def fits(array: pa.Array, kind: pa.DataType) -> bool:
     """False where an integer of the array would lose digits as a float."""
     if pa.types.is_integer(array.type) and pa.types.is_floating(kind) and len(array) > array.null_count:
         values = array.drop_null().to_numpy(zero_copy_only=False)
-        return bool(-_EXACT <= values.min() and values.max() <= _EXACT)
+        return bool(values.min() >= -_EXACT and values.max() <= _EXACT)
     return True
 
 

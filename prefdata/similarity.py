@@ -127,10 +127,20 @@ def format_only(a: str, b: str) -> bool:
 
     Answers with digits or anything that looks like code never are: there a point or a star is content.
     """
-    if _skeleton(a) != _skeleton(b) or _DIGIT.search(a) or _DIGIT.search(b) or _CODE.search(a) or _CODE.search(b):
+    if _word_differs(a, b) or _skeleton(a) != _skeleton(b) or _DIGIT.search(a) or _DIGIT.search(b) or _CODE.search(a) or _CODE.search(b):
         return False
     bare = _bare(a)
     return bare == _bare(b) and _word_count(bare) >= 5
+
+
+def _word_differs(a: str, b: str) -> bool:
+    """True if the first characters that differ are a letter each: no mark can be the difference. The quickest no."""
+    low, high = 0, min(len(a), len(b))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if a.startswith(b[:middle]) else (low, middle - 1)
+    x, y = a[low : low + 2], b[low : low + 2]  # the second one might be an accent on the first
+    return len(x) == len(y) == 2 and x.isascii() and y.isascii() and x[0].isalnum() and y[0].isalnum()
 
 
 def _skeleton(value: str) -> bytes:

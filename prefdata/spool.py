@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -104,18 +103,24 @@ class Spool:
 
     def rows(self, numbers: Sequence[int]) -> list[Row]:
         """A few rows as a reader sees them, in the order asked."""
-        return list(self._read(numbers))
+        at = np.asarray(numbers, np.int64)
+        chunks = np.searchsorted(self.starts, at, "right") - 1
+        found: dict[int, Row] = {}
+        for chunk in np.unique(chunks).tolist():
+            mine = np.unique(at[chunks == chunk])
+            for number, row in zip(mine.tolist(), self._read(chunk, mine - self.starts[chunk]), strict=True):
+                found[number] = row
+        return [found[n] for n in at.tolist()]
 
-    def _read(self, numbers: Sequence[int]) -> Iterator[Row]:
-        chunks = np.searchsorted(self.starts, np.asarray(numbers, np.int64), "right") - 1
-        for number, chunk in zip(numbers, chunks.tolist(), strict=True):
-            table, at = self._table(chunk), int(number) - self.starts[chunk]
-            row: Mapping[str, Any] = {n: table.column(n)[at].as_py() for n in table.column_names}
+    def _read(self, chunk: int, local: npt.NDArray[np.int64]) -> Iterator[Row]:
+        file = self.tasks[chunk].file_name
+        for place, row in zip(local.tolist(), self._table(chunk).take(pa.array(local)).to_pylist(), strict=True):
+            number = place + self.starts[chunk]
             own = row.get("pd_id")
             yield Row(
-                row=int(number),
+                row=number,
                 pd_id=str(number) if own is None else str(own),
-                file=self.tasks[chunk].file_name,
+                file=file,
                 line=row["pd$line"],
                 **{side: self.view(row[side], side) for side in SIDES},
                 columns={k: v for k, v in row.items() if k not in SIDES and k not in INTERNAL and k != "pd_id"},

@@ -31,6 +31,7 @@ _SPECIAL = (
     r"\x{f43}-\x{f69}\x{1f71}-\x{1ffd}\x{2000}\x{2001}\x{2126}\x{212a}\x{212b}\x{2329}\x{232a}\x{2adc}"
     r"\x{f900}-\x{fad9}\x{fb1d}-\x{fb4e}\x{1d15e}-\x{1d1c0}\x{2f800}-\x{2fa1d}]"
 )
+_MAYBE_HIDDEN = re.compile(r"[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]")
 _LINE_TAIL = re.compile(r"[^\S\n]+(?=\n)")
 
 
@@ -39,7 +40,8 @@ def normal(value: str) -> str:
     outer white space. White space inside a line, case and punctuation count.
     """
     if not value.isascii():
-        value = _HIDDEN.sub("", value)
+        if _MAYBE_HIDDEN.search(value):  # eight times as fast as the other, and hardly ever true
+            value = _HIDDEN.sub("", value)
         if not unicodedata.is_normalized("NFC", value):
             value = unicodedata.normalize("NFC", value)
     if "\r" in value:
