@@ -127,7 +127,14 @@ def format_only(a: str, b: str) -> bool:
 
     Answers with digits or anything that looks like code never are: there a point or a star is content.
     """
-    if _word_differs(a, b) or _skeleton(a) != _skeleton(b) or _DIGIT.search(a) or _DIGIT.search(b) or _CODE.search(a) or _CODE.search(b):
+    if (
+        _word_differs(a, b)
+        or _skeleton(a) != _skeleton(b)
+        or _DIGIT.search(a)
+        or _DIGIT.search(b)
+        or _CODE.search(a)
+        or _CODE.search(b)
+    ):
         return False
     bare = _bare(a)
     return bare == _bare(b) and _word_count(bare) >= 5

@@ -7,13 +7,11 @@ does the work."""
 
 from __future__ import annotations
 
-import hashlib
-import os
-from collections.abc import Mapping, Sequence
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from importlib.util import find_spec
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -82,20 +80,36 @@ _SAMPLE = (
 )
 
 
+@dataclass(frozen=True)
+class Plain:
+    """What texts need of a tokenizer: its ``tokenizers`` backend (None for a slow one), and its start and end token."""
+
+    backend: Any
+    config: dict[str, Any]
+    bos: str | None
+    eos: str | None
+
+
 class Tokenizer:
     """A tokenizer with its chat template; ``load`` makes it, once a process."""
 
-    def __init__(self, hf: Any, name: str) -> None:
-        self.hf, self.name = hf, name
-        hf.model_max_length = int(1e30)  # nothing is cut here, so no warning that something would be
-        backend = getattr(hf, "backend_tokenizer", None)
-        self.config: dict[str, Any] = orjson.loads(backend.to_str()) if backend is not None else {}
+    def __init__(self, name: str, hf: Callable[[], Any], plain: Plain | None) -> None:
+        self.name, self._load = name, hf
+        if plain is None:
+            backend = getattr(self.hf, "backend_tokenizer", None)
+            config = orjson.loads(backend.to_str()) if backend is not None else {}
+            plain = Plain(backend, config, self.hf.bos_token, self.hf.eos_token)
+        self.backend, self.config, self.eos = plain.backend, plain.config, plain.eos
+        ids = plain.backend.token_to_id if plain.backend is not None else self.hf.convert_tokens_to_ids
+        self.bos_id, self.eos_id = (None if t is None else ids(t) for t in (plain.bos, plain.eos))
         self.affixes = self._affixes()
 
-    @property
-    def eos(self) -> str | None:
-        """The end token as text."""
-        return self.hf.eos_token  # type: ignore[no-any-return]
+    @cached_property
+    def hf(self) -> Any:
+        """The Hugging Face tokenizer; plain texts seldom need it."""
+        hf = self._load()
+        hf.model_max_length = int(1e30)  # nothing is cut here, so no warning that something would be
+        return hf
 
     def _affixes(self) -> tuple[list[int], list[int]] | None:
         """Ids that the tokenizer puts before and behind every plain text; None if that is not so simple."""
@@ -113,7 +127,10 @@ class Tokenizer:
         return found
 
     def _hf(self, texts: Sequence[str], special: bool) -> list[list[int]]:
-        ids: list[list[int]] = self.hf(list(texts), add_special_tokens=special)["input_ids"] if texts else []
+        ids: list[list[int]]
+        if self.backend is not None:  # what the tokenizer itself does with a list of texts
+            return [e.ids for e in self.backend.encode_batch(list(texts), add_special_tokens=special)]
+        ids = self.hf(list(texts), add_special_tokens=special)["input_ids"] if texts else []
         return ids
 
     @cached_property
@@ -230,78 +247,3 @@ def _harmless(step: Mapping[str, Any]) -> bool:
     if step["type"] == "Split":
         return step["behavior"] == "Isolated" and step["pattern"].get("Regex") in _CUTTABLE
     return step["type"] == "Digits" or (step["type"] == "ByteLevel" and not step.get("add_prefix_space"))
-
-
-def load(name: str, chat_template: str | None = None) -> Tokenizer:
-    """The tokenizer of a folder, a GGUF or ``tokenizer.json`` file, or a hub name (from the local cache,
-    unless ``PREFDATA_ONLINE`` allows more); the same one for every call."""
-    return _load(name, chat_template)
-
-
-def digest(name: str, chat_template: str | None) -> str:
-    """What the files of a tokenizer are: a change of them changes the counts."""
-    path = Path(name).expanduser()
-    files = (
-        sorted(p for p in path.iterdir() if p.suffix in (".json", ".jinja", ".model", ".txt"))
-        if path.is_dir()
-        else [path]
-    )
-    files += [Path(chat_template).expanduser()] if chat_template else []
-    content = hashlib.sha256()
-    for file in files:
-        if file.is_file():
-            content.update(file.name.encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
-    return content.hexdigest()
-
-
-@lru_cache(maxsize=4)
-def _load(name: str, chat_template: str | None) -> Tokenizer:
-    online = os.environ.get("PREFDATA_ONLINE") == "1"
-    path = Path(name).expanduser()
-    local = path.exists()
-    written_as_path = name.startswith(("/", ".", "~")) or name.count("/") > 1 or path.suffix in (".json", ".gguf")
-    if not local and written_as_path:
-        raise ConfigError("no such tokenizer folder", where=name, hint="Give the folder that holds tokenizer.json.")
-    extra: dict[str, Any] = {"local_files_only": not online, "trust_remote_code": False}
-    where = str(path) if local else name
-    if local and path.is_file():
-        where = str(path.parent)
-        if path.suffix == ".gguf":
-            extra["gguf_file"] = path.name
-    try:
-        hf = _class_for(path if local else None).from_pretrained(where, **extra)
-    except Exception as error:  # OSError, ValueError, KeyError and more for what is one mistake
-        if local:
-            raise ConfigError(f"holds no readable tokenizer: {_first_line(error)}", where=name) from error
-        if online:
-            raise ConfigError(f"tokenizer cannot be loaded: {_first_line(error)}", where=name) from error
-        raise ConfigError(
-            "no such tokenizer here: neither a folder nor in the local Hugging Face cache",
-            where=name,
-            hint="Give a folder, or allow the download with --online.",
-        ) from error
-    if chat_template is not None:
-        template = Path(chat_template).expanduser()
-        if not template.is_file():
-            raise ConfigError("no such chat template file", where=chat_template)
-        hf.chat_template = template.read_text(encoding="utf-8")
-    return Tokenizer(hf, name)
-
-
-def _class_for(folder: Path | None) -> Any:
-    """The class that reads it. A folder that names the plain fast class is read by it: to ask AutoTokenizer would
-    come to the same, but imports torch where it is installed.
-    """
-    import transformers
-
-    config = folder / "tokenizer_config.json" if folder is not None else None
-    if config is not None and config.is_file() and not (folder / "config.json").is_file():  # type: ignore[operator]
-        named = orjson.loads(config.read_bytes()).get("tokenizer_class")
-        if named in ("PreTrainedTokenizerFast", "TokenizersBackend"):
-            return transformers.PreTrainedTokenizerFast
-    return transformers.AutoTokenizer
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0][:200] if lines else ''}"

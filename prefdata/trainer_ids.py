@@ -156,7 +156,7 @@ def _count(tokenizer: Tokenizer, rows: Sequence[Three], special: bool) -> tuple[
 
 
 def _start_flags(tokenizer: Tokenizer, before: Sequence[int], head: Ragged, tail: Ragged) -> Ints:
-    bos = tokenizer.hf.bos_token_id
+    bos = tokenizer.bos_id
     out = np.zeros(len(head), np.int64)
     if bos is None:
         return out
@@ -182,7 +182,7 @@ def _token(before: Sequence[int], head: Ragged, tail: Ragged, k: int) -> Ints:
 
 def _end_flags(tokenizer: Tokenizer, border: Ints, tail: Ragged) -> Ints:
     """End tokens among the last three of an answer: templates put a line end behind them."""
-    eos = tokenizer.hf.eos_token_id
+    eos = tokenizer.eos_id
     out = np.zeros(len(tail), np.int64)
     if eos is None:
         return out

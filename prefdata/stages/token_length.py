@@ -12,7 +12,7 @@ from pydantic import Field
 from prefdata.decisions import Decisions, Finding, Signals
 from prefdata.pairs import Pairs
 from prefdata.stage import Stage
-from prefdata.tokens import digest, load
+from prefdata.tokenizer_files import digest, load
 from prefdata.trainer_ids import (
     DOUBLE_END,
     DOUBLE_START,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prefdata import tokens
+from prefdata import tokenizer_files, tokens
 from prefdata.decisions import Decisions, Part, Signals
 from prefdata.errors import ConfigError
 from prefdata.frame import measure_pairs
@@ -172,7 +172,7 @@ def test_counts_are_those_of_the_tokenizer_however_they_were_made(
     stage = TokenLength(tokenizer=folders[kind])
     rows = [r for s in range(4) for r in triples(40 + s)]
     pairs = Pairs.of([Pair(*r) for r in rows])
-    tokenizer = tokens.load(folders[kind])
+    tokenizer = tokenizer_files.load(folders[kind])
     assert tokenizer.cuttable
     usual = stage.measure(pairs)
     monkeypatch.setattr(tokenizer, "cuttable", False)
@@ -206,7 +206,7 @@ def _any(kind: str) -> tokens.Tokenizer:
     if kind not in _ANY:
         import tempfile
 
-        _ANY[kind] = tokens.load(str(tokenizer_in(Path(tempfile.mkdtemp()), kind, None)))
+        _ANY[kind] = tokenizer_files.load(str(tokenizer_in(Path(tempfile.mkdtemp()), kind, None)))
         assert _ANY[kind].cuttable
     return _ANY[kind]
 
@@ -245,11 +245,11 @@ def test_an_engine_that_differs_is_not_used(folders: dict[str, str], monkeypatch
     for odd in (Wrong.odd, lambda text: rows[0].prompt[:4] in text):  # only in the batch
         monkeypatch.setattr(Wrong, "odd", staticmethod(odd))
         monkeypatch.setattr(splintr, "from_json_bytes", Wrong)
-        tokens._load.cache_clear()
+        tokenizer_files._load.cache_clear()
         table = TokenLength(tokenizer=folders["gpt2"]).measure(Pairs.of(rows))
         assert table.select(COUNTS).equals(right.select(COUNTS))
         assert set(np.array(table["flags"]) & 128) == {128}
-    tokens._load.cache_clear()
+    tokenizer_files._load.cache_clear()
 
 
 def test_batches_do_not_matter(folders: dict[str, str]) -> None:
@@ -283,17 +283,17 @@ def test_common_prefix() -> None:
 def test_nothing_goes_online(folders: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("PREFDATA_ONLINE", raising=False)
     monkeypatch.setattr(socket.socket, "connect", lambda *a: pytest.fail("went online"))
-    tokens._load.cache_clear()
-    assert tokens.load(folders["gpt2"]).eos == "</s>"
-    assert tokens.load(folders["gpt2"] + "/tokenizer.json").eos == "</s>"
+    tokenizer_files._load.cache_clear()
+    assert tokenizer_files.load(folders["gpt2"]).eos == "</s>"
+    assert tokenizer_files.load(folders["gpt2"] + "/tokenizer.json").eos == "</s>"
     with pytest.raises(ConfigError, match="--online"):
-        tokens.load("someone/some-model")
+        tokenizer_files.load("someone/some-model")
     with pytest.raises(ConfigError, match="no such tokenizer folder"):
-        tokens.load(str(tmp_path / "gone"))
+        tokenizer_files.load(str(tmp_path / "gone"))
     with pytest.raises(ConfigError, match="no readable tokenizer"):
-        tokens.load(str(tmp_path))
+        tokenizer_files.load(str(tmp_path))
     with pytest.raises(ConfigError, match="no such chat template"):
-        tokens.load(folders["gpt2"], str(tmp_path / "gone.jinja"))
+        tokenizer_files.load(folders["gpt2"], str(tmp_path / "gone.jinja"))
 
 
 def test_a_tokenizer_without_an_end_token_is_an_error(tmp_path: Path) -> None:
@@ -311,3 +311,20 @@ def test_a_tokenizer_without_an_end_token_is_an_error(tmp_path: Path) -> None:
 def test_without_the_fast_engine_nothing_is_said_about_it(folders: dict[str, str]) -> None:
     made = decide([("Name a boat.", speech(random.Random(1), 9), "A raft.")], TokenLength(tokenizer=folders["nfc"]))
     assert found(made, "slow_tokenizer") is None
+
+
+def test_the_short_way_to_a_plain_tokenizer_is_the_long_one(folders, monkeypatch):
+    """Where the backend is read without transformers, ids, end and start token are those of AutoTokenizer."""
+    from transformers import AutoTokenizer
+
+    short = 0
+    texts = ["Hello, world! 12 345", "日本 x\n", "<|im_start|>user\nhi<|im_end|>", "  a  ", "naïve 👍🏽"]
+    for folder in folders.values():
+        ours, theirs = tokenizer_files.load(folder), AutoTokenizer.from_pretrained(folder)
+        short += "hf" not in vars(ours)
+        assert (ours.eos, ours.eos_id, ours.bos_id) == (theirs.eos_token, theirs.eos_token_id, theirs.bos_token_id)
+        for special in (False, True):
+            ids, _ = ours.encode(texts, special=special)
+            expected = [theirs(t, add_special_tokens=special)["input_ids"] for t in texts]
+            assert [ids.ids[a:b].tolist() for a, b in zip(ids.at, ids.at[1:], strict=False)] == expected
+    assert short
