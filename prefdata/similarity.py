@@ -37,7 +37,7 @@ _WIDE_MARKS = re.compile("[、。，．｡､]")
 # a mark between two letters is spelling, not format: node.js, snake_case, a*b, e.g.
 _LOOSE = re.compile(r"(?<!\w)[,.*_]+|[,.*_]+(?!\w)")
 _DIGIT = re.compile(r"\d")
-_CODE = re.compile(r"[`{}\[\]<>=\\|~^$\t]|\(\)|->|::|\w\.\w+\(|^(?: {2,}|#!|//|/\*)\S", re.MULTILINE)
+_CODE = re.compile(r"[`{}<>=\\|~^$\t]|\w\[|\[\]|\(\)|->|::|\w\.\w+\(|^(?: {2,}|#!|//|/\*)\S", re.MULTILINE)
 
 
 def ratios(a: Sequence[str], b: Sequence[str], cutoff: float | None = None) -> Scores:

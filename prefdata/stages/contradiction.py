@@ -29,15 +29,15 @@ class Contradiction(Stage):
 
     How it decides: the answers of each prompt are the nodes of a graph, each pair a vote. Answers are one node if
     their normal forms are equal, or if they share at least the limit (near) of their word pairs and all numbers,
-    negations and code; near ones join a first representative, without chains, and never the other side of their own
-    pair. Of two answers with votes both ways the side with fewer votes is dropped and the majority flagged; without
+    negations and code; near ones join their nearest representative, without chains, and never the other side of their own
+    pair (nor any, if the sides of their own pair are that near). Of two answers with votes both ways the side with fewer votes is dropped and the majority flagged; without
     a majority all are dropped. Cycles over what remains lose the set of votes that costs least (exact up to 11
     answers in one knot, by local search beyond; equal costs by a hash of the texts, so that the order of rows does
     not matter); the rows that close the cycle with a dropped one are flagged. Equal scores of both answers: a tie,
     dropped; a higher score for the rejected answer is flagged. The score of a row is the share of the votes on its
     two answers that speak against it.
 
-    What it misses: contradictions between paraphrased answers or prompts, and single wrong labels (see label_noise).
+    What it misses: contradictions between paraphrased answers or prompts, and single wrong labels.
 
     References: TIGER-AI-Lab/EditReward#14, tournesol-app/tournesol#671, argilla-io/distilabel#264,
     OpenBMB/UltraFeedback#8
@@ -70,7 +70,7 @@ class Contradiction(Stage):
             if self.inverted != "keep":
                 out.mark(rejected > chosen, self.inverted, "score_inverted")
             if self.ties != "keep":
-                out.mark(chosen == rejected, self.ties, "tie")
+                out.mark(chosen == rejected, self.ties, "tie", score=np.nan, limit=np.nan)
             votes = chosen != rejected
         keys = [signals.column(f"pair.{side}_key") for side in ("prompt", "chosen", "rejected")]
         at = _several(keys, votes & (keys[1] != keys[2]))
@@ -108,7 +108,8 @@ class Contradiction(Stage):
 
         def mark(edge: Edge, action: Literal["flag", "drop"], of_cycle: Edge) -> None:
             some = [p for p in members[number[edge]] if action == "drop" or out.action[p] == 0]
-            out.mark(np.array(some, np.int64), action, "cycle", peer=rows[first[number[of_cycle]]])
+            peer = rows[first[number[of_cycle]]]
+            out.mark(np.array(some, np.int64), action, "cycle", peer=peer, score=np.nan, limit=np.nan)
 
         for edge, path in broken.items():
             mark(edge, self.action, path[0])
@@ -162,16 +163,24 @@ def _merged(
     texts: _Texts, candidates: Index, paired: Mapping[int, set[int]], near: float, out: Decisions
 ) -> dict[int, int]:
     """Which node joins which: near, and not the other side of a pair with any that joined before."""
+    # Where the two sides of a pair are near each other, which one an outsider is nearer to says nothing.
+    clear = [n for n in candidates.tolist() if all(texts.likeness(n, other) < near for other in paired[n])]
+    candidates = np.array(clear, np.int64)
     members: defaultdict[int, list[int]] = defaultdict(list)
 
     def find(item: int, earlier: list[int]) -> int:
         node = int(candidates[item])
-        for other in earlier:
+        best, most = -1, near
+        for (
+            other
+        ) in earlier:  # the nearest: of two answers that are alike themselves, the first one may be the wrong one
             head = int(candidates[other])
-            if texts.same(node, head, near) and paired[node].isdisjoint([head, *members[head]]):
-                members[head].append(node)
-                return other
-        return -1
+            likeness = texts.likeness(node, head)
+            if (likeness > most or (best < 0 and likeness >= near)) and paired[node].isdisjoint([head, *members[head]]):
+                best, most = other, likeness
+        if best >= 0:
+            members[int(candidates[best])].append(node)
+        return best
 
     joins, unsure = joined(buckets(texts.bands(candidates)), find)
     if unsure:
@@ -202,9 +211,9 @@ class _Texts:
         _, of, count = np.unique(self.group, return_inverse=True, return_counts=True)
         return np.flatnonzero(count[of] > 1)
 
-    def same(self, a: int, b: int, near: float) -> bool:
-        """True if the two texts are near enough to be one."""
-        return bool(self.group[a] == self.group[b]) and jaccard(self.pairs(a), self.pairs(b)) >= near
+    def likeness(self, a: int, b: int) -> float:
+        """The Jaccard index of two texts; 0 where prompt or content differ."""
+        return jaccard(self.pairs(a), self.pairs(b)) if self.group[a] == self.group[b] else 0.0
 
     def bands(self, nodes: Index) -> Iterator[U64]:
         """MinHash keys of the nodes, band after band."""

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pyarrow as pa
 
 from prefdata.decisions import Decisions, Part, Signals
@@ -15,7 +14,6 @@ from prefdata.frame import measure_pairs
 from prefdata.pairs import Pair, Pairs
 from prefdata.stage import Stage
 
-CASES = Path(__file__).resolve().parents[3] / "shared" / "cases"
 Row = tuple[str, str, str]
 
 
@@ -41,12 +39,6 @@ def decide(rows: Sequence[Row], stage: Stage, batch: int = 1000, **columns: Sequ
     made = stage.decide(seen)
     made.check(seen.index)
     return made
-
-
-def case(name: str, file: str = "rows.jsonl") -> tuple[list[str], list[Row]]:
-    """Ids and rows of one of the shared cases."""
-    lines = [orjson.loads(line) for line in (CASES / name / file).read_bytes().splitlines()]
-    return [r["id"] for r in lines], [(r["prompt"], r["chosen"], r["rejected"]) for r in lines]
 
 
 def having(made: Decisions, ids: Sequence[str], action: str) -> list[str]:

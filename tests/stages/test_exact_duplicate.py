@@ -2,7 +2,7 @@
 
 import random
 
-from frame import case, decide, having
+from frame import decide, having
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,7 +25,7 @@ def test_all_but_the_first(rows, batch):
         assert made.peer[i] == (earlier if earlier < i else -1)
 
 
-def test_the_answers_alone_do_not_make_a_duplicate():
+def test_the_answers_alone_do_not_make_a_duplicate(case):
     ids, rows = case("11-short-answers-and-emoji")
     assert having(decide(rows, ExactDuplicate()), ids, "drop") == ["y5"]
 

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pyarrow as pa
 import pytest
-from frame import case, decide, having, signals
+from frame import decide, having, signals
 
 from prefdata.stages.near_duplicate import NearDuplicate
 from prefdata.text import words
@@ -80,27 +80,27 @@ def test_batches_do_not_matter(corpus):
     assert np.array_equal(some[0].peer, some[1].peer)
 
 
-def test_scripts_without_spaces():
+def test_scripts_without_spaces(case):
     ids, rows = case("10-near-duplicates-without-spaces")
     made = decide(rows, NearDuplicate())
     assert having(made, ids, "drop") == ["z2", "t2"]
     assert [ids[p] for p in made.peer[made.of("drop")]] == ["z1", "t1"]
 
 
-def test_short_answers_are_no_evidence():
+def test_short_answers_are_no_evidence(case):
     ids, rows = case("11-short-answers-and-emoji")
     assert having(decide(rows, NearDuplicate()), ids, "drop") == ["y5"]
     long = "please answer with a single word and nothing else whatever you think of it, is the following creature a "
     assert decide([(long + "cat", "Yes", "Maybe"), (long + "dog", "Yes", "Maybe")], NearDuplicate()).count("drop") == 0
 
 
-def test_a_template_is_no_duplicate():
+def test_a_template_is_no_duplicate(case):
     _, rows = case("12-template-is-not-duplicate")
     assert decide(rows, NearDuplicate()).count("drop") == 0
 
 
 @pytest.mark.parametrize("file", ["chain.jsonl", "chain_reversed.jsonl"])
-def test_a_chain_does_not_collapse(file):
+def test_a_chain_does_not_collapse(case, file):
     ids, rows = case("13-chain-of-near-duplicates", file)
     made = decide(rows, NearDuplicate())
     kept = having(made, ids, "keep")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from frame import decide, having, signals
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,9 +17,7 @@ from prefdata import encoders, similarity
 from prefdata.errors import ConfigError, MissingExtra
 from prefdata.pairs import Pair, Pairs
 from prefdata.stages.similar_responses import SimilarResponses
-from tests.stages.frame import CASES, case, decide, having, signals
 
-DATA = CASES.parent / "data"
 METRICS = ("ratio", "rouge_l", "bleu", "cosine")
 
 
@@ -36,7 +35,7 @@ def skip_without(metric: str) -> None:
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_case_07_identical_answers(metric: str) -> None:
+def test_case_07_identical_answers(case: Any, metric: str) -> None:
     skip_without(metric)
     ids, rows = case("07-identical-answers")
     made = decide(rows, SimilarResponses(metric=metric))
@@ -46,7 +45,7 @@ def test_case_07_identical_answers(metric: str) -> None:
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_case_27_very_similar_answers(metric: str) -> None:
+def test_case_27_very_similar_answers(case: Any, metric: str) -> None:
     skip_without(metric)
     ids, rows = case("27-very-similar-answers")
     made = decide(rows, SimilarResponses(metric=metric))
@@ -168,8 +167,8 @@ def test_planted_pairs_are_caught() -> None:
     assert decide(other, SimilarResponses()).count("drop") == 0
 
 
-def published(file: str) -> list[Any]:
-    path = DATA / file
+def published(shared: Path, file: str) -> list[Any]:
+    path = shared / "data" / file
     if not path.is_file():
         pytest.skip(f"{path} is not here")
     raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
@@ -178,19 +177,19 @@ def published(file: str) -> list[Any]:
     return json.loads(raw)  # type: ignore[no-any-return]
 
 
-def test_right_pairs_of_published_sets_are_kept() -> None:
+def test_right_pairs_of_published_sets_are_kept(shared: Path) -> None:
     sets: dict[str, list[tuple[str, str, str]]] = {}
     for file in ("Natural", "Adversarial-Neighbor", "Processed-LLMEval2", "Processed-FairEval"):
         sets.setdefault("llmbar", []).extend(
-            (r["input"], r["output_1"], r["output_2"]) for r in published(f"llmbar/{file}.json")
+            (r["input"], r["output_1"], r["output_2"]) for r in published(shared, f"llmbar/{file}.json")
         )
     sets["ifbench"] = [
-        ("q", r["text_chosen"][-1]["content"], r["text_rejected"][-1]["content"]) for r in published("ifbench/data.converted.json.gz")
+        ("q", r["text_chosen"][-1]["content"], r["text_rejected"][-1]["content"]) for r in published(shared, "ifbench/data.converted.json.gz")
     ]
     for name in ("correctness", "efficiency"):
-        rows = published(f"codeprefbench/{name}-alignment.jsonl.gz")
+        rows = published(shared, f"codeprefbench/{name}-alignment.jsonl.gz")
         sets[name] = [(r["instruction"], *r["choices"]) for r in rows]
-    tools = published("tool-augmented-rm/agent_multi_tools_test_action.json.gz")
+    tools = published(shared, "tool-augmented-rm/agent_multi_tools_test_action.json.gz")
     sets["multi_tools"] = [(r["question"], r["pos_answer"]["answer"], r["neg_answer"]["answer"]) for r in tools]
     for name, rows in sets.items():
         kept = decide(rows, SimilarResponses()).count("keep") / len(rows)
@@ -200,7 +199,7 @@ def test_right_pairs_of_published_sets_are_kept() -> None:
 
 
 def test_identical_pairs_of_a_published_set_are_found() -> None:
-    rows = published("llms-from-scratch/instruction-data-with-preference.json.gz")
+    rows = published(shared, "llms-from-scratch/instruction-data-with-preference.json.gz")
     made = decide([(r["instruction"], r["chosen"], r["rejected"]) for r in rows], SimilarResponses())
     assert made.by_reason()["identical_pair"] == {"drop": 6}
 

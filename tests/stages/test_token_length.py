@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from frame import decide, having, signals
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,7 +19,6 @@ from prefdata.frame import measure_pairs
 from prefdata.pairs import Pair, Pairs
 from prefdata.ragged import Ragged, common_prefix
 from prefdata.stages.token_length import TokenLength
-from tests.stages.frame import case, decide, having, signals
 from tests.test_trl_exact import CHATML, LLAMA, THINKING, chats, speech, tokenizer_in, triples
 
 COUNTS = ["prompt_tokens", "chosen_tokens", "rejected_tokens", "shared_tokens"]
@@ -59,7 +59,7 @@ def decide_pairs(pairs: list[Pair], stage: TokenLength, folder: Path) -> Decisio
 # ------------------------------------------------------------------------------------------------- decisions
 
 
-def test_case_19_too_long_for_the_model(folders: dict[str, str]) -> None:
+def test_case_19_too_long_for_the_model(case: Any, folders: dict[str, str]) -> None:
     ids, rows = case("19-too-long-for-the-model")
     made = decide(rows, TokenLength(tokenizer=folders["llama3"], max_length=256))
     assert having(made, ids, "drop") == ["o2"] and made.by_reason() == {"too_long": {"drop": 1}}
