@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from prefdata.errors import PrefdataError
     from prefdata.pairs import Pairs
     from prefdata.pipeline import Pipeline
-    from prefdata.run import Options, Result, audit, clean
+    from prefdata.result import Options, Result
+    from prefdata.run import audit, clean
     from prefdata.stage import Stage
 
 __all__ = [
@@ -28,7 +29,7 @@ __all__ = [
 
 _HOME = {
     "Decisions": "decisions", "Finding": "decisions", "Signals": "decisions", "PrefdataError": "errors", "Pairs": "pairs",
-    "Pipeline": "pipeline", "Options": "run", "Result": "run", "audit": "run", "clean": "run", "Stage": "stage",
+    "Pipeline": "pipeline", "Options": "result", "Result": "result", "audit": "run", "clean": "run", "Stage": "stage",
 }  # fmt: skip
 
 

@@ -1,8 +1,8 @@
-"""The commands. The only file that prints, and the only one that knows exit codes."""
+"""The command line: its options, its two large commands, and the only place that knows exit codes."""
 
 from __future__ import annotations
 
-import json
+import io
 import os
 import signal
 import sys
@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from prefdata.errors import ConfigError, InputError, PrefdataError
+from prefdata import commands
+from prefdata.errors import ConfigError, OutputError, PrefdataError
+from prefdata.say import Say, rows
 
 if TYPE_CHECKING:
     from prefdata.pipeline import Pipeline
+    from prefdata.result import Result
 
 OK, FAILED, WRONG, BUG = 0, 1, 2, 3
 
@@ -24,50 +27,6 @@ app = typer.Typer(
     help="Finds and removes bad preference pairs, and shows you each one.",
     epilog="Try: prefdata init demo && cd demo && prefdata clean sample.jsonl out/",
 )  # fmt: skip
-
-
-class Say:
-    """Global options, and the two places to print: results to stdout, everything else to stderr."""
-
-    quiet = 0
-    json = False
-    progress = True
-    color = "auto"
-    log_format = "text"
-    debug = False
-
-    @classmethod
-    def console(cls, stderr: bool = False) -> Any:
-        """A rich console for stdout or stderr that obeys ``--color`` and ``NO_COLOR``."""
-        from rich.console import Console
-
-        forced = True if cls.color == "always" else False if cls.color == "never" else None
-        wide = None if (sys.stderr if stderr else sys.stdout).isatty() else 120
-        return Console(
-            stderr=stderr,
-            force_terminal=forced,
-            no_color=cls.color == "never" or None,
-            highlight=False,
-            width=wide,
-            soft_wrap=True,
-        )
-
-    @classmethod
-    def out(cls, text: str = "") -> None:
-        """A line of the result."""
-        if not cls.quiet and not cls.json:
-            print(text)
-
-    @classmethod
-    def err(cls, text: str) -> None:
-        """A line beside the result."""
-        if cls.quiet < 2:
-            print(text, file=sys.stderr)
-
-    @classmethod
-    def document(cls, value: Any) -> None:
-        """The one JSON document of ``--json``."""
-        print(json.dumps(value, ensure_ascii=False, indent=2))
 
 
 def _version(value: bool) -> None:
@@ -81,148 +40,141 @@ def _version(value: bool) -> None:
 @app.callback()
 def _globals(
     quiet: Annotated[int, typer.Option("-q", "--quiet", count=True, help="Less; twice: nothing but errors.")] = 0,
-    json_: Annotated[
-        bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")
-    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")] = False,
     log_format: Annotated[str, typer.Option(help="Progress as text or json events.", metavar="text|json")] = "text",
     no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress.")] = False,
-    color: Annotated[str, typer.Option(metavar="auto|always|never")] = "auto",
-    online: Annotated[
-        bool,
-        typer.Option("--online/--offline", help="Whether names of models and tokenizers may be fetched from the Hub."),
-    ] = False,
+    color: Annotated[str, typer.Option(metavar="auto|always|never", help="Colour of the progress bar; NO_COLOR works too.")] = "auto",
+    online: Annotated[bool, typer.Option("--online/--offline", help="Whether names of models and tokenizers may be fetched from the Hub.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
-    ] = False,
-) -> None:
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
+) -> None:  # fmt: skip
     _choice("--color", color, ("auto", "always", "never"))
     _choice("--log-format", log_format, ("text", "json"))
-    Say.quiet, Say.json, Say.color, Say.log_format, Say.debug = quiet, json_, color, log_format, debug
+    Say.quiet, Say.json, Say.color, Say.log_format, Say.debug = quiet, json, color, log_format, debug
     Say.progress = not no_progress and not quiet
     if online:
         os.environ["PREFDATA_ONLINE"] = "1"
 
 
-def _choice(option: str, value: str, known: tuple[str, ...]) -> str:
+def _choice(option: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
         raise ConfigError(f"{option} {value}: not one of {', '.join(known)}")
-    return value
 
 
-# ---------------------------------------------------------------------------------------------- audit and clean
-
-In = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="IN... [OUT]",
-        help="File, glob, folder or - for stdin; several; then the output folder.",
-        show_default=False,
-    ),
-]
-PipelineOption = Annotated[
-    str | None,
-    typer.Option("-p", "--pipeline", metavar="NAME|FILE", help="Default: ./prefdata.yaml, else the shipped 'default'."),
-]
-SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="STAGE.PARAM=VALUE", help="Override a parameter; repeatable.")
-]
+# fmt: off
+_IN = "File, glob, folder or - for stdin; several; then the output folder."
+AuditPlaces = Annotated[list[str], typer.Argument(metavar="IN... [OUT]", help=_IN, show_default=False)]
+CleanPlaces = Annotated[list[str], typer.Argument(metavar="IN... OUT", help=_IN, show_default=False)]
+PipelineOption = Annotated[str | None, typer.Option("-p", "--pipeline", metavar="NAME|FILE", help="Default: ./prefdata.yaml, else the shipped 'default'.")]
+SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="STAGE.PARAM=VALUE", help="Override a parameter; repeatable.")]
 OnlyOption = Annotated[str | None, typer.Option(metavar="A,B", help="These stages only.")]
 SkipOption = Annotated[str | None, typer.Option(metavar="A,B", help="Leave these stages out.")]
-ColumnsOption = Annotated[
-    str | None, typer.Option(metavar="prompt=question,...", help="Which column is what; else detected.")
-]
-FormatInOption = Annotated[str, typer.Option("--input-format", metavar="auto|jsonl|json|csv|parquet|hf")]
-InSplitOption = Annotated[
-    str | None, typer.Option("--input-split", metavar="NAME", help="Which split of a dataset folder.")
-]
-GateOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--gate",
-        metavar="WORD<=5%",
-        help="Exit 1 unless it holds; a reason word, a stage, kept, dropped, flagged, longer_chosen, contradictions; repeatable.",
-    ),
-]
+ColumnsOption = Annotated[str | None, typer.Option(metavar="prompt=question,...", help="Which column is what; else detected.")]
+FormatInOption = Annotated[str, typer.Option(metavar="auto|jsonl|json|csv|parquet|hf", help="What the input files are; auto: by name and content.")]
+InSplitOption = Annotated[str | None, typer.Option(metavar="NAME", help="Which split of a dataset folder.")]
+GateOption = Annotated[list[str] | None, typer.Option(metavar="WORD<=5%", help="Exit 1 unless it holds; a reason word, a stage, kept, dropped, flagged, longer_chosen, contradictions; repeatable.")]
 ZeroOption = Annotated[bool, typer.Option("--exit-zero", help="Report, but never exit 1.")]
 LimitOption = Annotated[int | None, typer.Option(min=1, help="First N rows only; the report says 'partial'.")]
-EngineOption = Annotated[str, typer.Option(metavar="local|ray")]
-WorkersOption = Annotated[
-    int | None, typer.Option(min=1, help="Processes; default: the cores.", envvar="PREFDATA_WORKERS")
-]
-SeedOption = Annotated[int, typer.Option(min=0, max=2**63 - 1)]
+EngineOption = Annotated[str, typer.Option(metavar="local|ray", help="Processes here, or tasks of a Ray cluster.")]
+WorkersOption = Annotated[int | None, typer.Option(min=1, help="Processes; default: the cores.", envvar="PREFDATA_WORKERS")]
+SeedOption = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="For everything drawn by chance: splits, spot-check, examples.")]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on with a run that was interrupted.")]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace prefdata's own files in OUT.")]
-KeepOption = Annotated[
-    bool,
-    typer.Option(
-        "--keep-scratch", help="Keep measured parts, so that --resume with another limit measures nothing again."
-    ),
-]
-DryOption = Annotated[
-    bool, typer.Option("--dry-run", help="Read 1,000 rows, print the plan and an estimate, write nothing.")
-]
-BadOption = Annotated[
-    str, typer.Option("--on-bad-row", metavar="skip|stop", help="A line that is not JSON, a missing field.")
-]
+KeepOption = Annotated[bool, typer.Option("--keep-scratch", help="Keep measured parts, so that --resume with another limit measures nothing again.")]
+DryOption = Annotated[bool, typer.Option("--dry-run", help="Read 1,000 rows, print the plan and an estimate, write nothing.")]
+BadOption = Annotated[str, typer.Option(metavar="skip|stop", help="A line that is not JSON, a missing field.")]
 SplitOption = Annotated[str | None, typer.Option(metavar="test=0.02", help="Cut by prompt and duplicate group.")]
+FormatOption = Annotated[str, typer.Option(metavar="auto|text|chat|implicit", help="Form of the written pairs; auto: as the input.")]
+ExportOption = Annotated[str, typer.Option(metavar="all|none|trl,axolotl,...", help="Training recipes to write.")]
+SampleOption = Annotated[str, typer.Option(metavar="5%", help="Kept rows in spotcheck.csv (at least 50).")]
+LicenseOption = Annotated[str | None, typer.Option(metavar="ID", help="Licence for the dataset card; never guessed.")]
+# fmt: on
 
 
 @app.command()
 def audit(
-    where: In,
-    pipeline: PipelineOption = None, set_: SetOption = None, only: OnlyOption = None, skip: SkipOption = None,
+    where: AuditPlaces, pipeline: PipelineOption = None, set: SetOption = None, only: OnlyOption = None, skip: SkipOption = None,
     columns: ColumnsOption = None, input_format: FormatInOption = "auto", input_split: InSplitOption = None,
     gate: GateOption = None, exit_zero: ZeroOption = False, limit: LimitOption = None, engine: EngineOption = "local",
     workers: WorkersOption = None, seed: SeedOption = 0, resume: ResumeOption = False, overwrite: OverwriteOption = False,
-    keep_scratch: KeepOption = False, dry_run: DryOption = False, on_bad_row: BadOption = "skip",
-    split: SplitOption = None,
+    keep_scratch: KeepOption = False, dry_run: DryOption = False, on_bad_row: BadOption = "skip", split: SplitOption = None,
 ) -> None:  # fmt: skip
     """Measure and decide, write a report, change nothing. Without OUT: a table here only."""
-    inputs, out = _places(where, needs_out=False)
-    _go("audit", inputs, out, dry_run, exit_zero, {"name": pipeline, "sets": set_, "only": only, "skip": skip, "gates": gate}, dict(  # noqa: C408
-        columns=columns, input_format=input_format, input_split=input_split, limit=limit, engine=engine, workers=workers, seed=seed,
-        resume=resume, overwrite=overwrite, keep_scratch=keep_scratch, on_bad_row=on_bad_row, split=split,
-    ))  # fmt: skip
+    _go("audit", **locals())
 
 
 @app.command()
 def clean(
-    where: In,
-    pipeline: PipelineOption = None, set_: SetOption = None, only: OnlyOption = None, skip: SkipOption = None,
+    where: CleanPlaces, pipeline: PipelineOption = None, set: SetOption = None, only: OnlyOption = None, skip: SkipOption = None,
     columns: ColumnsOption = None, input_format: FormatInOption = "auto", input_split: InSplitOption = None,
-    format_: Annotated[str, typer.Option("--format", metavar="auto|text|chat|implicit", help="Form of the written pairs; auto: as the input.")] = "auto",
-    split: SplitOption = None,
-    export: Annotated[str, typer.Option(metavar="all|none|trl,axolotl,...", help="Training recipes to write.")] = "all",
-    sample: Annotated[str, typer.Option(metavar="5%", help="Kept rows in spotcheck.csv (at least 50).")] = "5%",
-    license_: Annotated[str | None, typer.Option("--license", metavar="ID", help="Licence for the dataset card; never guessed.")] = None,
-    gate: GateOption = None, exit_zero: ZeroOption = False, limit: LimitOption = None, engine: EngineOption = "local",
-    workers: WorkersOption = None, seed: SeedOption = 0, resume: ResumeOption = False, overwrite: OverwriteOption = False,
-    keep_scratch: KeepOption = False, dry_run: DryOption = False, on_bad_row: BadOption = "skip",
+    format: FormatOption = "auto", split: SplitOption = None, export: ExportOption = "all", sample: SampleOption = "5%",
+    license: LicenseOption = None, gate: GateOption = None, exit_zero: ZeroOption = False, limit: LimitOption = None,
+    engine: EngineOption = "local", workers: WorkersOption = None, seed: SeedOption = 0, resume: ResumeOption = False,
+    overwrite: OverwriteOption = False, keep_scratch: KeepOption = False, dry_run: DryOption = False, on_bad_row: BadOption = "skip",
 ) -> None:  # fmt: skip
     """Audit, then write the cleaned dataset, every dropped row with its reason, and the report."""
-    inputs, out = _places(where, needs_out=True)
-    _go("clean", inputs, out, dry_run, exit_zero, {"name": pipeline, "sets": set_, "only": only, "skip": skip, "gates": gate}, dict(  # noqa: C408
-        columns=columns, input_format=input_format, input_split=input_split, format=_choice("--format", format_, ("auto", "text", "chat", "implicit")),
-        split=split, export=export, sample=_share(sample), license=license_, limit=limit, engine=engine, workers=workers, seed=seed,
-        resume=resume, overwrite=overwrite, keep_scratch=keep_scratch, on_bad_row=on_bad_row,
-    ))  # fmt: skip
+    _go("clean", **locals())
 
 
-def _places(where: list[str], needs_out: bool) -> tuple[list[str], Path | None]:
+for _command in commands.ALL:
+    app.command()(_command)
+
+
+def _go(
+    action: Any, where: list[str], pipeline: str | None, set: list[str] | None, only: str | None, skip: str | None,
+    gate: list[str] | None, exit_zero: bool, dry_run: bool, columns: str | None, sample: str = "5%", **given: Any,
+) -> None:  # fmt: skip
+    """Either command: check the options, run, print, and say by the exit code how it went."""
+    inputs, out = _places(action, where)
+    _choice("--input-format", given["input_format"], ("auto", "jsonl", "json", "csv", "parquet", "hf"))
+    _choice("--on-bad-row", given["on_bad_row"], ("skip", "stop"))
+    _choice("--format", given.get("format", "auto"), ("auto", "text", "chat", "implicit"))
+    from prefdata.pipeline import load
+    from prefdata.result import Options
+    from prefdata.run import run
+    from prefdata.terminal import Progress, document_of, plan, table_of
+
+    words = {k: tuple(filter(None, (v or "").split(","))) for k, v in (("only", only), ("skip", skip))}
+    steps, title = load(pipeline, sets=set or (), gates=gate or (), **words)
+    command = " ".join(["prefdata", *sys.argv[1:]])
+    options = Options(columns=_mapping(columns), sample=_share(sample), command=command, **given)
+    if dry_run:
+        Say.out(*plan(inputs, steps, title, options))
+        return
+    with Progress() as progress:
+        result = run(action, inputs, out, steps, options, progress)
+    Say.out(table_of(result, title, inputs), document_of(result))
+    if out is not None and not result.counts["kept"]:
+        Say.err(_nothing_left(result, steps))
+    if not result.ok and not exit_zero:
+        raise typer.Exit(FAILED)
+
+
+def _places(action: str, where: list[str]) -> tuple[list[str], Path | None]:
     """Inputs and output of ``IN... [OUT]``. For audit the last one is an output unless it is there to be read."""
-    if needs_out:
-        if len(where) < 2:
-            raise ConfigError("clean needs an output folder", hint=f"prefdata clean {where[0]} out/")
-        return where[:-1], Path(where[-1])
-    last = where[-1]
-    if len(where) == 1 or last == "-" or any(c in last for c in "*?["):
+    if action == "clean" and len(where) < 2:
+        raise ConfigError("clean needs an output folder", hint=f"prefdata clean {where[0]} out/")
+    *inputs, last = where
+    if action == "audit" and (not inputs or last == "-" or any(c in last for c in "*?[")):
         return where, None
+    from prefdata.cutting import SUFFIXES, suffix
     from prefdata.output import is_ours
 
+    def data(path: Path) -> bool:
+        return suffix(path) in SUFFIXES or path.name in ("state.json", "dataset_dict.json")
+
     path = Path(last)
-    readable = path.is_file() or (path.is_dir() and any(path.iterdir()) and not is_ours(path))
-    return (where, None) if readable else (where[:-1], path)
+    misspelt = not path.exists() and data(path)  # a file to be read: no folder is called in.jsonl
+    if action == "audit":
+        readable = (
+            path.is_file() or misspelt or (path.is_dir() and not is_ours(path) and any(map(data, path.rglob("*"))))
+        )
+        return (where, None) if readable else (inputs, path)
+    if misspelt:
+        raise OutputError(
+            "does not exist, and is no name of a folder", where=last, hint="The output folder comes last."
+        )
+    return inputs, path
 
 
 def _share(text: str) -> float:
@@ -235,208 +187,52 @@ def _share(text: str) -> float:
     return share
 
 
-def _go(
-    action: Any,
-    inputs: list[str],
-    out: Path | None,
-    dry_run: bool,
-    exit_zero: bool,
-    pipe: dict[str, Any],
-    given: dict[str, Any],
-) -> None:
-    from prefdata.pipeline import load
-    from prefdata.run import Options, run
-
-    words = {k: tuple(filter(None, (pipe[k] or "").split(","))) for k in ("only", "skip")}
-    pipeline, title = load(pipe["name"], sets=pipe["sets"] or (), gates=pipe["gates"] or (), **words)
-    _choice("--input-format", given["input_format"], ("auto", "jsonl", "json", "csv", "parquet", "hf"))
-    _choice("--on-bad-row", given["on_bad_row"], ("skip", "stop"))
-    given["columns"] = _mapping(given["columns"])
-    options = Options(**given, command=" ".join(["prefdata", *sys.argv[1:]]))
-    if dry_run:
-        from prefdata.terminal import plan
-
-        document = plan(inputs, pipeline, title, options, Say.out)
-        if Say.json:
-            Say.document(document)
-        return
-    from prefdata.terminal import Progress, document_of, show
-
-    with Progress(Say.console(stderr=True), Say.log_format, Say.progress) as progress:
-        result = run(action, inputs, out, pipeline, options, progress)
-    if Say.json:
-        Say.document(document_of(result))
-    elif not Say.quiet:
-        show(Say.console(), result, title, inputs)
-    if out is not None and not result.counts["kept"]:
-        reasons = ", ".join(f"{r} {n:,}" for r, n in result.counts["reasons"].items())
-        longest = next(
-            (
-                f"; limit {_limit(pipeline)}, longest prompt {f.value} tokens"
-                for f in result.findings
-                if f.name == "longest_prompt"
-            ),
-            "",
-        )
-        name = result.report.source["files"][0]["name"]
-        Say.err(f"error: {name}: 0 of {result.counts['pairs']:,} rows left ({reasons}{longest}). See {out}/report.html")
-    if not result.ok and not exit_zero:
-        raise typer.Exit(FAILED)
-
-
-def _limit(pipeline: Pipeline) -> int:
-    return next((int(s.max_length) for s in pipeline.stages if hasattr(s, "max_length")), 0)
-
-
 def _mapping(text: str | None) -> dict[str, str]:
     out = {}
     for part in filter(None, (text or "").split(",")):
-        key, eq, value = part.partition("=")
-        if not eq or not value:
-            raise ConfigError(
-                f"--columns {part}: not part=column",
-                hint="For example: --columns prompt=question,chosen=good,rejected=bad",
-            )
+        key, _, value = part.partition("=")
+        if not value:
+            hint = "For example: --columns prompt=question,chosen=good,rejected=bad"
+            raise ConfigError(f"--columns {part}: not part=column", hint=hint)
         out[key.strip()] = value.strip()
     return out
 
 
-# ---------------------------------------------------------------------------------------------- looking things up
-
-
-@app.command()
-def report(
-    out: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
-    no_rows: Annotated[bool, typer.Option("--no-rows", help="Numbers only, to send outside.")] = False,
-    open_: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
-) -> None:
-    """Make report.html again, from audit/report.json."""
-    from prefdata.output import put
-    from prefdata.report.model import Report
-    from prefdata.report.render import render
-
-    manifest = _manifest(out)
-    page = Report.model_validate_json((out / "audit/report.json").read_bytes())
-    target = out / ("report-no-rows.html" if no_rows else "report.html")
-    put(target, render(page, manifest["run"], rows=not no_rows))
-    Say.out(f"report  {target}")
-    if Say.json:
-        Say.document({"report": str(target)})
-    if open_:
-        typer.launch(target.resolve().as_uri())
-
-
-def _manifest(out: Path) -> dict[str, Any]:
-    path = out / "manifest.json"
-    if not path.is_file():
-        unfinished = (out / ".work").is_dir()
-        raise InputError(
-            "holds no finished run" if out.is_dir() else "does not exist",
-            where=str(out),
-            hint="Go on with --resume." if unfinished else "",
-        )
-    found: dict[str, Any] = json.loads(path.read_bytes())
-    return found
-
-
-@app.command()
-def stages(name: Annotated[str | None, typer.Argument(help="One stage, or a .py file.")] = None) -> None:
-    """The stages and input shapes; with NAME, one stage's documentation, parameters and reason words."""
-    from prefdata import terminal
-    from prefdata.stage import shipped, stage_class
-
-    if name is None:
-        if Say.json:
-            Say.document(terminal.stages_document(shipped()))
-        else:
-            terminal.show_stages(Say.console(), shipped())
-        return
-    kind = stage_class(name)
-    Say.document(terminal.stage_document(kind)) if Say.json else terminal.show_stage(Say.console(), kind)
-
-
-@app.command()
-def explain(word: Annotated[str, typer.Argument(help="A reason word such as too_similar.")]) -> None:
-    """What a reason word means and what to do."""
-    from prefdata.errors import did_you_mean
-    from prefdata.stage import shipped
-
-    known = {w: (kind, text) for kind in shipped().values() for w, text in kind.reasons.items()}
-    if word not in known:
-        raise ConfigError(
-            f"no such reason word: {word}", hint=did_you_mean(word, known) or f"Known: {', '.join(sorted(known))}"
-        )
-    kind, text = known[word]
-    notes = kind.documentation()
-    if Say.json:
-        Say.document({"word": word, "stage": kind.name(), "text": " ".join(text.split()), **notes})
-        return
-    Say.out(
-        f"{word}  (stage {kind.name()})\n\n{' '.join(text.split())}\n\nIt asks: {notes['asks']}\nWhy it matters: {notes['why']}\nHow it decides: {notes['how']}\nWhat it misses: {notes['misses']}"
+def _nothing_left(result: Result, pipeline: Pipeline) -> str:
+    """``error: in.jsonl: 0 of 2 rows left (too_long 2; limit 256, longest prompt 812 tokens). See out/report.html``."""
+    reasons = ", ".join(f"{r} {n:,}" for r, n in result.counts["reasons"].items())
+    limit = next((s.max_length for s in pipeline.stages if hasattr(s, "max_length")), 0)
+    longest = "".join(
+        f"; limit {limit}, longest prompt {f.value} tokens" for f in result.findings if f.name == "longest_prompt"
     )
+    name = result.report.source["files"][0]["name"]
+    return f"error: {name}: 0 of {rows(result.counts['pairs'])} left ({reasons}{longest}). See {result.out}/report.html"
 
 
-@app.command("explain-row")
-def explain_row(
-    out: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
-    row: Annotated[str, typer.Argument(help="Row number or pd_id.")],
-) -> None:
-    """One row's whole history: every stage's value, limit and verdict."""
-    from prefdata import terminal
-
-    _manifest(out)
-    document = terminal.row_document(out, row)
-    Say.document(document) if Say.json else terminal.show_row(Say.console(), document)
+class _Terminated(BaseException):
+    pass
 
 
-@app.command()
-def schema() -> None:
-    """The JSON schema of a pipeline file, for editors."""
-    from prefdata.pipeline import json_schema
-
-    print(json.dumps(json_schema(), indent=2))
-
-
-@app.command()
-def init(folder: Annotated[Path, typer.Argument()] = Path()) -> None:
-    """A folder to begin with: prefdata.yaml, pipelines/, a sample with planted faults, .gitignore."""
-    from prefdata.terminal import start_folder
-
-    made = start_folder(folder)
-    if Say.json:
-        Say.document({"created": made})
-    Say.out(f"created {'  '.join(made)}")
-    there = "" if folder == Path() else f"cd {folder} && "
-    Say.out(f"next: {there}prefdata clean sample.jsonl out/")
-
-
-@app.command()
-def doctor() -> None:
-    """Versions, machine, and which optional parts work; paste it into an issue."""
-    from prefdata import terminal
-
-    document = terminal.doctor_document()
-    Say.document(document) if Say.json else terminal.show_doctor(Say.console(), document)
-    if document["broken"]:
-        raise typer.Exit(WRONG)
+def _terminated(number: int, frame: Any) -> None:
+    raise _Terminated
 
 
 def main() -> None:
     """Run the command line, and turn every ending into its exit code."""
     signal.signal(signal.SIGTERM, _terminated)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal without UTF-8 shows \u2192 for an arrow, and no traceback
+            stream.reconfigure(errors="backslashreplace")
     code: int | None = OK
     try:
-        _arrange()
+        sys.argv[1:] = _arranged(sys.argv[1:])
         result = app(standalone_mode=False)
         code = result if isinstance(result, int) else OK
         if code == 130:  # what Typer makes of Ctrl-C
-            print("interrupted; --resume goes on", file=sys.stderr)
+            raise KeyboardInterrupt
         sys.stdout.flush()
     except PrefdataError as error:
-        code = WRONG
-        if Say.debug:
-            traceback.print_exc()
-        print(f"error: {error}", file=sys.stderr)
+        code = _mistake(str(error), debug=Say.debug)
     except typer.Exit as ended:
         code = ended.exit_code
     except (KeyboardInterrupt, typer.Abort):
@@ -452,37 +248,31 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that the interpreter's last flush is quiet too
     except Exception as error:
         if hasattr(error, "exit_code") and hasattr(error, "format_message"):  # click's usage errors
-            code = WRONG
             context = getattr(error, "ctx", None)
             at = f"\nTry '{context.command_path} --help'." if context is not None else ""
-            print(f"error: {error.format_message()}{at}", file=sys.stderr)
+            code = _mistake(f"{error.format_message()}{at}")
         else:
             code = BUG
             traceback.print_exc()
-            print(
-                "This is a bug in prefdata. Please report it with the lines above and the output of 'prefdata doctor'.",
-                file=sys.stderr,
-            )
+            ask = "Please report it with the lines above and the output of 'prefdata doctor'."
+            print(f"This is a bug in prefdata. {ask}", file=sys.stderr)
     sys.exit(code)
 
 
-class _Terminated(BaseException):
-    pass
-
-
-def _terminated(number: int, frame: Any) -> None:
-    raise _Terminated
+def _mistake(text: str, debug: bool = False) -> int:
+    if debug:
+        traceback.print_exc()
+    print(f"error: {text}", file=sys.stderr)
+    return WRONG
 
 
 _ANYWHERE = {"-q", "--quiet", "-qq", "--json", "--no-progress", "--online", "--offline", "--debug"}
 _WITH_VALUE = {"--color", "--log-format"}
 
 
-def _arrange() -> None:
+def _arranged(argv: list[str]) -> list[str]:
     """Global options may stand behind the command too: put them first."""
-    first: list[str] = []
-    rest: list[str] = []
-    words = iter(sys.argv[1:])
+    first, rest, words = list[str](), list[str](), iter(argv)
     for word in words:
         if word == "--":
             rest += [word, *words]
@@ -492,4 +282,4 @@ def _arrange() -> None:
             first += [word, *([v] if (v := next(words, None)) is not None else [])]
         else:
             rest.append(word)
-    sys.argv[1:] = first + rest
+    return first + rest

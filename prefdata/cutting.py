@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
+import contextlib
 import hashlib
 import itertools
 import mmap
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -17,8 +17,9 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from prefdata import csv_files
 from prefdata.errors import InputError
-from prefdata.reading import BAD, LINE, Chunk, guess_encoding, read, spans
+from prefdata.reading import Chunk, read, spans
 
 Format = Literal["auto", "jsonl", "json", "csv", "parquet", "hf"]
 SUFFIXES = {".jsonl": "json", ".json": "json", ".ndjson": "json", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}
@@ -85,9 +86,7 @@ class Plan:
                 start = file.read(64)
         if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
             raise InputError("is UTF-16, not UTF-8", where=name, hint="Convert it: iconv -f UTF-16 -t UTF-8")
-        kind = {"auto": None, "jsonl": "json", "json": "json", "csv": "csv", "parquet": "parquet", "hf": "arrow"}[
-            self.fmt
-        ]
+        kind = {"auto": None, "jsonl": "json", "hf": "arrow"}.get(self.fmt, self.fmt)
         kind = kind or (
             "parquet" if start[:4] == b"PAR1" else "arrow" if path.suffix == ".arrow" else SUFFIXES.get(suffix(path))
         )
@@ -122,14 +121,17 @@ class Plan:
             if path.stat().st_size == 0:
                 return
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        at = 3 if data[:3] == b"\xef\xbb\xbf" else 0
-        first = _next_visible(data, at)
+        first = _next_visible(data, 3 if data[:3] == b"\xef\xbb\xbf" else 0)
         if first is None:
             return
         end = data.find(b"\n", first)
         several = end >= 0 and _next_visible(data, end) is not None
         if data[first : first + 1] == b"[":
-            self._documents(path, name, data, first, 1)
+            stop, limited = self._documents(path, name, data, first, 1), self.left is not None
+            rest = _next_visible(data, stop, b" \t\r\n,")
+            if not limited and rest is not None and (rest := _next_visible(data, rest + 1)) is not None:
+                where = f"{name}:{1 + _count_lines(data, 0, rest)}"
+                raise InputError("text stands behind the end of the array", where=where, hint="Expected one array.")
         elif several and self._is_lines(data, first):
             self._lines(path, data)
         else:
@@ -143,16 +145,14 @@ class Plan:
             whole = []
         value: Any = None
         if len(whole) == 1:
-            try:
+            with contextlib.suppress(orjson.JSONDecodeError):
                 value = orjson.loads(data[whole[0][0] : whole[0][1]])
-            except orjson.JSONDecodeError:
-                value = None
         if len(whole) > 1:
             self._documents(path, name, data, first, 0)
         elif not isinstance(value, dict):
             self._lines(path, data)  # which reports each line that is no JSON
         else:
-            lists = [k for k, v in value.items() if isinstance(v, list) and v and all(isinstance(r, dict) for r in v)]
+            lists = [k for k, v in value.items() if isinstance(v, list) and any(isinstance(r, dict) for r in v)]
             pair_like = [k for k in value if any(word in k for word in ("chosen", "rejected", "response", "output"))]
             if pair_like or (len(value) > 2 and not lists):
                 self._documents(path, name, data, first, 0)
@@ -171,13 +171,10 @@ class Plan:
             end = data.find(b"\n", at)
             line = data[at : end if end >= 0 else len(data)].strip()
             if line.startswith(b"{") and line.endswith(b"}"):
-                try:
-                    # {"a": [ on the first line and } on the last: an inner object of a pretty-printed one also parses,
-                    # but is indented.
-                    if isinstance(orjson.loads(line), dict) and data[at : at + 1] == b"{":
+                # An inner object of a pretty-printed one also parses, but is indented.
+                with contextlib.suppress(orjson.JSONDecodeError):
+                    if data[at : at + 1] == b"{" and isinstance(orjson.loads(line), dict):
                         return True
-                except orjson.JSONDecodeError:
-                    pass
             if end < 0:
                 return False
             at = end + 1
@@ -202,12 +199,12 @@ class Plan:
             line += _count_lines(data, start, end)
             start = end
 
-    def _documents(self, path: Path, name: str, data: mmap.mmap, first: int, depth: int) -> None:
-        """Objects inside an array (depth 1) or one after the other (depth 0), cut between objects."""
+    def _documents(self, path: Path, name: str, data: mmap.mmap, first: int, depth: int) -> int:
+        """Objects inside an array (depth 1) or one after the other (depth 0), cut between objects; returns their end."""
         start: int | None = None
-        line, counted, stop, rows = 1, 0, 0, 0
+        line, counted, stop, rows = 1, 0, first + depth, 0
         try:
-            for a, b in itertools.islice(spans(data, first, depth), self.left):
+            for a, b, _ in itertools.islice(spans(data, first, depth), self.left):
                 start = a if start is None else start
                 stop, rows = b, rows + 1
                 if b - start >= self.chunk_bytes:
@@ -216,12 +213,12 @@ class Plan:
                     self._add(Chunk(0, 0, str(path), "documents", start, b, first_line=line), rows)
                     start, rows = None, 0
         except EOFError:
-            raise InputError(
-                "ends in the middle of an array or object", where=name, hint="Get the file again."
-            ) from None
+            what = "ends in the middle of an array or object"
+            raise InputError(what, where=name, hint="Get the file again.") from None
         if start is not None:
             line += _count_lines(data, counted, start)
             self._add(Chunk(0, 0, str(path), "documents", start, stop, first_line=line), rows)
+        return stop
 
     def _parquet(self, path: Path, name: str) -> None:
         try:
@@ -231,6 +228,9 @@ class Plan:
         for group in range(meta.num_row_groups):
             info = meta.row_group(group)
             self._blocks(path, "parquet", group, info.num_rows, info.total_byte_size)
+
+    def _csv(self, path: Path, name: str) -> None:
+        csv_files.read(path, name, self.chunk_bytes, self.add_batches)
 
     def _arrow(self, path: Path, name: str) -> None:
         """Arrow streams (``save_to_disk``) are written again as files, which can be read from any batch on."""
@@ -263,48 +263,6 @@ class Plan:
             if stop > start:
                 self._add(Chunk(0, 0, str(path), kind, start, stop, group), stop - start)
 
-    def _csv(self, path: Path, name: str) -> None:
-        """A real CSV reader, whole file once: a quoted line break cannot be told from a row's end in the middle."""
-        csv.field_size_limit(1 << 30)
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            try:
-                sample = file.read(1 << 16).split("\n", 1)[0]
-                file.seek(0)
-                delimiter = max(",;\t|", key=sample.count)
-                reader = csv.reader(file, delimiter=delimiter, strict=True)
-                names = next(reader, None)
-                if names is None:
-                    return
-                if len(set(names)) < len(names):
-                    twice = next(n for n in names if names.count(n) > 1)
-                    raise InputError(f"has two columns named {twice!r}", where=f"{name}:1")
-                schema = pa.schema([(n, pa.string()) for n in names] + [(LINE, pa.int64()), (BAD, pa.string())])
-                self.add_batches(schema, self._csv_batches(reader, names, schema))
-            except UnicodeDecodeError as error:
-                looks = guess_encoding(path.read_bytes()[: 1 << 16])
-                raise InputError(
-                    f"is not UTF-8; looks like {looks}", where=name, hint="Convert it: iconv -f ... -t UTF-8"
-                ) from error
-            except csv.Error as error:
-                raise InputError(f"is not valid CSV: {error}", where=f"{name}:{reader.line_num}") from error
-
-    def _csv_batches(self, reader: Any, names: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        rows: list[dict[str, Any]] = []
-        size, line = 0, reader.line_num + 1
-        for cells in reader:
-            if cells:
-                row: dict[str, Any] = dict(zip(names, cells, strict=False))
-                if len(cells) != len(names):
-                    row[BAD] = f"{len(cells)} cells, the header has {len(names)}"
-                rows.append({**row, LINE: line})
-                size += sum(map(len, cells))
-            line = reader.line_num + 1
-            if size >= self.chunk_bytes:
-                yield pa.RecordBatch.from_pylist(rows, schema)
-                rows, size = [], 0
-        if rows:
-            yield pa.RecordBatch.from_pylist(rows, schema)
-
 
 def sha256(path: Path) -> tuple[str, int]:
     """Digest and size of a file."""
@@ -320,10 +278,10 @@ def _count_lines(data: mmap.mmap, start: int, stop: int) -> int:
     return sum(data[a : min(a + _BLOCK, stop)].count(b"\n") for a in range(start, stop, _BLOCK))
 
 
-def _next_visible(data: mmap.mmap, at: int) -> int | None:
+def _next_visible(data: mmap.mmap, at: int, blank: bytes = b" \t\r\n\v\f") -> int | None:
     while at < len(data):
         block = data[at : at + _BLOCK]
-        rest = block.lstrip()
+        rest = block.lstrip(blank)
         if rest:
             return at + len(block) - len(rest)
         at += len(block)

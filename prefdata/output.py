@@ -37,19 +37,13 @@ def prepare(out: Path, *, overwrite: bool, resume: bool, inputs: Sequence[Path])
     for path in inputs:
         given = path.resolve()
         if given == place or place in given.parents:
-            raise OutputError(
-                f"holds the input {path.name}",
-                where=str(out),
-                hint="The input is never overwritten: choose another folder.",
-            )
-        if given in place.parents and (given / "state.json").exists():
-            raise OutputError("lies inside the input", where=str(out), hint="Choose another folder.")
+            hint = "The input is never overwritten: choose another folder."
+            raise OutputError(f"holds the input {path.name}", where=str(out), hint=hint)
+        if given in place.parents and given.is_dir():  # a later run would read it as input
+            raise OutputError(f"lies inside the input {path}", where=str(out), hint="Choose a folder outside.")
     if out.is_dir() and any(out.iterdir()) and not overwrite and not (resume and is_ours(out)):
-        hint = (
-            "--overwrite replaces prefdata's own files in it."
-            if not resume
-            else "It holds no run that can go on: use --overwrite."
-        )
+        can = "--overwrite replaces prefdata's own files in it."
+        hint = "It holds no run that can go on: use --overwrite." if resume else can
         raise OutputError("exists and is not empty", where=str(out), hint=hint)
     work = out / ".work"
     try:
@@ -200,17 +194,15 @@ def card(facts: Card) -> str:
 
     # ``datasets`` names its cache by folder name and card alone: without a mark of the data in the card, two folders
     # called ``out``, or one that was written anew, would be taken for the same set.
-    mark = {
-        "description": f"data {hashlib.sha256(orjson.dumps(facts.files, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]}"
+    digest = hashlib.sha256(orjson.dumps(facts.files, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
+    files = {
+        "default": [{"split": s, "path": f"data/{s}/*.parquet"} for s, n in facts.splits.items() if n],
+        "dropped": [{"split": "train", "path": "audit/dropped/*.parquet"}] if facts.dropped else [],
     }
-    files = [{"split": s, "path": f"data/{s}/*.parquet"} for s, n in facts.splits.items() if n]
-    configs: list[dict[str, Any]] = (
-        [{"config_name": "default", "default": True, **mark, "data_files": files}] if files else []
-    )
-    if facts.dropped:
-        configs.append(
-            {"config_name": "dropped", **mark, "data_files": [{"split": "train", "path": "audit/dropped/*.parquet"}]}
-        )
+    configs = [
+        {"config_name": name, **({"default": True} if name == "default" else {}), "description": f"data {digest}", "data_files": found}
+        for name, found in files.items() if found
+    ]  # fmt: skip
     kept = sum(facts.splits.values())
     data = DatasetCardData(
         license=facts.license or "other", pretty_name=f"{facts.title}, cleaned", size_categories=[_size(kept)],
@@ -237,16 +229,9 @@ def card(facts: Card) -> str:
 
 
 def _size(n: int) -> str:
-    for bound, name in (
-        (1_000, "n<1K"),
-        (10_000, "1K<n<10K"),
-        (100_000, "10K<n<100K"),
-        (1_000_000, "100K<n<1M"),
-        (10_000_000, "1M<n<10M"),
-    ):
-        if n < bound:
-            return name
-    return "n>10M"
+    """The Hub's word for a size: ``1K<n<10K``."""
+    names = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M")
+    return next((name for i, name in enumerate(names) if n < 10 ** (i + 3)), "n>10M")
 
 
 def hashes(out: Path, names: Sequence[str]) -> dict[str, str]:

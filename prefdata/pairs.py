@@ -6,6 +6,7 @@ is its content, anything longer is spelled out with its roles, so that text and 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -169,10 +170,10 @@ def fault_of(pair: Pair, columns: Mapping[str, Any]) -> Fault | None:
         elif blank(side):
             return Fault("empty_completion", f"{name} is empty")
     pictures = columns.get("images") or columns.get("image")
-    marks = side_text(p, "user").count("<image>") + images_of(p)
-    if pictures is not None and marks:
+    if pictures is not None:
+        marks = side_text(p, "user").count("<image>") + images_of(p)
         given = len(pictures) if isinstance(pictures, list) else 1
-        if given != marks:
+        if marks and given != marks:
             return Fault("image_mismatch", f"{marks} image placeholders, {given} images")
     return None
 
@@ -204,9 +205,12 @@ def kind_of(value: Any) -> str:
     )
 
 
-def dump(value: Any) -> str:
-    """Compact JSON with sorted keys: equal values give equal text."""
-    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS).decode()
+def dump(value: Any, *, ordered: bool = True) -> str:
+    """Compact JSON with sorted keys, so that equal values give equal text; or with the keys in their own order."""
+    try:
+        return orjson.dumps(value, str, orjson.OPT_NON_STR_KEYS | (orjson.OPT_SORT_KEYS if ordered else 0)).decode()
+    except TypeError:  # an integer beyond 64 bits
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=ordered, default=str)
 
 
 # ---------------------------------------------------------------------------------------------- a batch of pairs

@@ -8,19 +8,22 @@ from __future__ import annotations
 import json
 import mmap
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from prefdata.errors import InputError
 from prefdata.pairs import Fault, kind_of, without_nulls
 
 Kind = Literal["lines", "documents", "arrow", "parquet"]
+LONG_NUMBER = "[0-9]{19}"  # may be an integer beyond 64 bits
+_LONG = re.compile(LONG_NUMBER.encode())
 LINE, BAD = "pd$line", "pd$bad"  # columns that a converted table (CSV) carries beside the data
 
 
@@ -49,13 +52,21 @@ class BadRow:
 @dataclass
 class Block:
     """The rows of one chunk; ``lines`` are line numbers in the file (None where it has none); ``table`` the same rows of
-    a columnar source, whose Arrow types are kept; ``texts`` the JSON of each row.
+    a columnar source, whose Arrow types are kept; ``changes`` what was read in another form, and how often.
     """
 
     rows: list[dict[str, Any] | BadRow]
     lines: list[int | None]
     table: pa.Table | None = None
-    texts: list[bytes] | None = None
+    changes: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def names(self) -> list[str]:
+        """The columns of these rows, in the order of their appearance."""
+        if self.table is not None:
+            return list(self.table.column_names)
+        keys = dict.fromkeys(tuple(r) for r in self.rows if type(r) is dict)
+        return list(dict.fromkeys(name for some in keys for name in some))
 
 
 def read(chunk: Chunk) -> Block:
@@ -71,39 +82,51 @@ def read(chunk: Chunk) -> Block:
         data = file.read(chunk.stop - chunk.start)
     if chunk.start == 0:
         data = data.removeprefix(b"\xef\xbb\xbf")
+    texts = _documents(data, chunk.first_line) if chunk.kind == "documents" else _lines(data, chunk.first_line)
+    loads = _loader(pa.array([data], pa.large_binary()))
     rows: list[dict[str, Any] | BadRow] = []
     lines: list[int | None] = []
-    texts: list[bytes] = []
-    if chunk.kind == "documents":
-        line, last = chunk.first_line, 0
-        for start, stop in spans(data):  # whole objects: the planner cut between them
-            line += data.count(b"\n", last, start)
-            last = start
-            texts.append(data[start:stop])
-            rows.append(parse(texts[-1]))
-            lines.append(line)
-        return Block(rows, lines, texts=texts)
-    loads = orjson.loads
-    for number, text in enumerate(data.split(b"\n"), chunk.first_line):
-        try:
-            row = loads(text)
-        except orjson.JSONDecodeError:
-            if not text.strip():
-                continue
-            row = parse(text)
-        if type(row) is not dict:
-            row = row if isinstance(row, BadRow) else _not_a_row(row, text)
-        rows.append(row)
-        lines.append(number)
-        texts.append(text)
-    return Block(rows, lines, texts=texts)
+    for number, text in texts:
+        row = parse(text, loads)
+        if row is not None:
+            rows.append(row)
+            lines.append(number)
+    return Block(rows, lines)
 
 
-def parse(text: bytes) -> dict[str, Any] | BadRow:
-    """One JSON object, or what is wrong with it. Falls back to the stdlib for NaN and lone surrogates."""
+def _lines(data: bytes, first: int) -> Iterator[tuple[int, bytes]]:
+    return enumerate(data.split(b"\n"), first)
+
+
+def _documents(data: bytes, line: int) -> Iterator[tuple[int, bytes]]:
+    """Whole objects, since the planner cut between them; and each line of what stands between them."""
+    last = 0
+    for start, stop, row in spans(data):
+        line += data.count(b"\n", last, start)
+        last = start
+        if row:
+            yield line, data[start:stop]
+        else:
+            yield from ((n, text.strip(_BETWEEN)) for n, text in enumerate(data[start:stop].split(b"\n"), line))
+
+
+def _loader(texts: pa.Array) -> Callable[[bytes | str], Any]:
+    """The parser for these: the fast one makes floats of integers beyond 64 bits, and hardly any text holds one."""
+    return _loads_exactly if pc.any(pc.match_substring_regex(texts, LONG_NUMBER)).as_py() else orjson.loads
+
+
+def _loads_exactly(text: bytes | str) -> Any:
+    value = orjson.loads(text)
+    return json.loads(text) if _LONG.search(text if isinstance(text, bytes) else text.encode()) else value
+
+
+def parse(text: bytes, loads: Callable[[bytes | str], Any]) -> dict[str, Any] | BadRow | None:
+    """One JSON object, or what is wrong with it; None for nothing. Falls back to the stdlib for NaN and lone surrogates."""
     try:
-        value = orjson.loads(text)
-    except orjson.JSONDecodeError as first:
+        value = loads(text)
+    except ValueError as first:
+        if not text.strip():
+            return None
         try:
             decoded = text.decode()
         except UnicodeDecodeError as error:
@@ -123,14 +146,13 @@ def parse(text: bytes) -> dict[str, Any] | BadRow:
                 Fault("parse_error", f"not valid JSON at column {error.colno}: {what}; begins {decoded[:40]!r}"),
                 decoded,
             )
-        except RecursionError:
-            return BadRow(Fault("parse_error", "nested too deeply"), decoded)
+        except (RecursionError, ValueError) as error:  # or a number of more than 4,300 digits
+            why = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+            return BadRow(Fault("parse_error", why), decoded)
         if isinstance(value, dict) and _has_surrogate(value):
             return BadRow(Fault("encoding_error", "holds half of a surrogate pair"), decoded)
-    return value if isinstance(value, dict) else _not_a_row(value, text)
-
-
-def _not_a_row(value: Any, text: bytes) -> BadRow:
+    if isinstance(value, dict):
+        return value
     return BadRow(Fault("parse_error", f"is {kind_of(value)}, not an object"), text.decode("utf-8", "backslashreplace"))
 
 
@@ -157,28 +179,44 @@ def guess_encoding(data: bytes) -> str:
 
 
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
+_BETWEEN = b" \t\r\n,"
 
 
-def spans(data: bytes | mmap.mmap, start: int = 0, depth: int = 0) -> Iterator[tuple[int, int]]:
-    """Byte ranges of the objects ``depth`` brackets inside of ``data`` (0: objects one after the other).
+def spans(data: bytes | mmap.mmap, start: int = 0, depth: int = 0) -> Iterator[tuple[int, int, bool]]:
+    """Byte ranges of the objects ``depth`` brackets inside of ``data`` (0: objects one after the other), marked True, and
+    of what else than commas and white space stands between them, marked False.
 
     Raises EOFError where the data end inside of one.
     """
-    level, opened = 0, 0
+    level, opened, last = 0, 0, start
     for match in _TOKEN.finditer(data, start):
         mark = match.group()
         if mark in (b"{", b"["):
             if level == depth:
                 opened = match.start()
+                yield from _between(data, last, opened)
             level += 1
+            if level == depth:
+                last = match.end()
         elif mark in (b"}", b"]"):
             level -= 1
             if level == depth:
-                yield opened, match.end()
-            if level < depth:
+                last = match.end()
+                yield opened, last, True
+            elif level < depth and depth:
+                yield from _between(data, last, match.start())
                 return
+            level = max(level, 0)
     if level:
         raise EOFError
+    yield from _between(data, last, len(data))
+
+
+def _between(data: bytes | mmap.mmap, start: int, stop: int) -> Iterator[tuple[int, int, bool]]:
+    seen = data[start:stop].strip(_BETWEEN)
+    if seen:
+        at = data.find(seen, start)
+        yield at, at + len(seen), False
 
 
 def _parquet_rows(chunk: Chunk) -> pa.Table:
@@ -192,19 +230,35 @@ def _parquet_rows(chunk: Chunk) -> pa.Table:
 def _from_table(table: pa.Table) -> Block:
     lines: list[int | None] = table.column(LINE).to_pylist() if LINE in table.column_names else [None] * len(table)
     bad = table.column(BAD).to_pylist() if BAD in table.column_names else [None] * len(table)
-    table = table.drop_columns([c for c in (LINE, BAD) if c in table.column_names])
+    table, changes = _by_name(table.drop_columns([c for c in (LINE, BAD) if c in table.column_names]))
     columns = {name: values(table.column(name)) for name in table.column_names}
     rows: list[dict[str, Any] | BadRow] = []
     for i, wrong in enumerate(bad):
         row = {name: column[i] for name, column in columns.items()}
         rows.append(row if wrong is None else BadRow(Fault("parse_error", wrong), json.dumps(row, ensure_ascii=False)))
-    return Block(rows, lines, table)
+    return Block(rows, lines, table, changes)
+
+
+def _by_name(table: pa.Table) -> tuple[pa.Table, dict[str, int]]:
+    """Classes of a Hugging Face set by their names: the numbers mean nothing without its metadata."""
+    changes = {}
+    features = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}")).get("info", {}).get("features", {})
+    for name, feature in features.items():
+        if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" and name in table.column_names:
+            at, names = table.column_names.index(name), feature["names"]
+            numbers = table.column(at).combine_chunks()
+            known = pc.if_else(pc.and_(pc.greater_equal(numbers, 0), pc.less(numbers, len(names))), numbers, None)
+            table = table.set_column(at, name, pa.array(names, pa.string()).take(known))
+            changes[f"column {name!r}: class numbers to class names"] = len(table)
+    return table.replace_schema_metadata(None), changes
 
 
 def values(column: pa.ChunkedArray) -> list[Any]:
     """Python values of an Arrow column: JSON columns decoded, null padding of structs taken off."""
     kind = column.type
     if isinstance(kind, pa.JsonType):
-        return [None if v is None else orjson.loads(v) for v in column.cast(pa.string()).to_pylist()]
+        texts = column.cast(pa.string())
+        loads = _loader(texts)
+        return [None if v is None else loads(v) for v in texts.to_pylist()]
     out: list[Any] = column.to_pylist()
     return [without_nulls(v) for v in out] if pa.types.is_nested(kind) else out

@@ -22,7 +22,7 @@ class Say:
     def out(cls, lines: Iterable[str], document: Mapping[str, Any]) -> None:
         """A result: lines for people, or the one document of ``--json``."""
         if cls.json:
-            print(json.dumps(document, ensure_ascii=False, indent=2))
+            print(json.dumps(document, ensure_ascii=False, indent=2, default=str))
         elif not cls.quiet:
             for line in lines:
                 print(line)

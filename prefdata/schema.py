@@ -5,13 +5,18 @@ Where no plain type can hold all values unchanged, a column becomes JSON (``data
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
-import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from prefdata.pairs import dump
+from prefdata.reading import LONG_NUMBER
 
 JSON = pa.json_()
+AS_TEXT = {b"holds": b"JSON"}  # marks a text column whose values are JSON: integers that no Json column may hold
 _EXACT = 1 << 53  # the largest integer up to which a float holds every integer
 
 
@@ -43,18 +48,22 @@ def column_of(values: Sequence[Any]) -> pa.Array:
 
 def as_json(values: Sequence[Any]) -> pa.Array:
     """The values as JSON text with their own keys in their own order."""
-    return pa.ExtensionArray.from_storage(
-        JSON, pa.array([None if v is None else _dump(v) for v in values], pa.string())
-    )
+    texts = [None if v is None else dump(v, ordered=False) for v in values]
+    return pa.ExtensionArray.from_storage(JSON, pa.array(texts, pa.string()))
 
 
-def _dump(value: Any) -> str:
-    try:
-        return orjson.dumps(value).decode()
-    except TypeError:  # an integer beyond 64 bits
-        import json
+def beyond_64_bits(array: pa.Array) -> bool:
+    """True if a JSON column holds integers that ``datasets`` cannot read out of it."""
+    if not isinstance(array.type, pa.JsonType):
+        return False
+    long = pc.match_substring_regex(array.storage, LONG_NUMBER)
+    return any(_beyond(json.loads(text)) for text in array.storage.filter(long).to_pylist())
 
-        return json.dumps(value, ensure_ascii=False, default=str)
+
+def _beyond(value: Any) -> bool:
+    if isinstance(value, dict | list):
+        return any(map(_beyond, value.values() if isinstance(value, dict) else value))
+    return type(value) is int and not -(1 << 63) <= value < 1 << 64
 
 
 def merge(types: Sequence[pa.DataType]) -> pa.DataType:
@@ -71,6 +80,12 @@ def merge(types: Sequence[pa.DataType]) -> pa.DataType:
     return JSON
 
 
+def whole(column: pa.ChunkedArray) -> pa.Array:
+    """A column of one chunk as an array."""
+    column = column.combine_chunks()
+    return column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+
+
 def fits(array: pa.Array, kind: pa.DataType) -> bool:
     """False where an integer of the array would lose digits as a float."""
     if pa.types.is_integer(array.type) and pa.types.is_floating(kind) and len(array) > array.null_count:
@@ -79,8 +94,11 @@ def fits(array: pa.Array, kind: pa.DataType) -> bool:
     return True
 
 
-def cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The array in the set's type; to JSON value by value."""
+def cast(array: pa.Array, field: pa.Field) -> pa.Array:
+    """The array in the set's type; to JSON value by value, and on to its text where the field is marked so."""
+    kind = field.type
+    if field.metadata == AS_TEXT:
+        return cast(array, field.with_type(JSON).remove_metadata()).storage
     if array.type == kind:
         return array
     if isinstance(kind, pa.JsonType):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
+import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -156,9 +158,13 @@ def _from_python(source: Any, plan: Plan) -> None:
         )
     if kind == "datasets.Dataset":
         arrow = source.flatten_indices().data.table if source._indices is not None else source.data.table
-        _add_memory(plan, "Dataset", arrow.schema.remove_metadata(), _batches(arrow, plan.chunk_bytes))
+        arrow = arrow.replace_schema_metadata(source.features.arrow_schema.metadata)  # names of classes
+        _add_memory(plan, "Dataset", arrow.schema, _batches(arrow, plan.chunk_bytes))
         return
     if kind == "pandas.DataFrame":
+        if not source.columns.is_unique:
+            twice = source.columns[source.columns.duplicated()][0]
+            raise InputError(f"has two columns named {twice!r}", where="DataFrame", hint="Rename one of them.")
         try:
             table = pa.Table.from_pandas(source, preserve_index=False).replace_schema_metadata(None)
         except (pa.ArrowInvalid, pa.ArrowTypeError):  # columns of mixed types
@@ -173,12 +179,19 @@ def _from_python(source: Any, plan: Plan) -> None:
     held = plan.work / "rows.jsonl"
     with held.open("wb") as file:
         for i, row in enumerate(source):
-            try:
-                file.write(orjson.dumps(row, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE))
-            except TypeError as error:
-                raise InputError(f"row {i} cannot be written as JSON: {error}", where="list") from error
+            file.write(_line(row, i) + b"\n")
     plan.fmt = "jsonl"
     plan.add_file(held, "rows.jsonl")
+
+
+def _line(row: Any, number: int) -> bytes:
+    try:
+        return orjson.dumps(row, option=orjson.OPT_SERIALIZE_NUMPY)
+    except TypeError as error:
+        with contextlib.suppress(TypeError, ValueError):
+            if "64-bit" in str(error):
+                return json.dumps(row, ensure_ascii=False).encode()
+        raise InputError(f"row {number} cannot be written as JSON: {error}", where="list") from error
 
 
 def _add_memory(plan: Plan, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:

@@ -1,4 +1,4 @@
-"""The measured parts of a run on disk: where they lie, whether they may be used again, and reading a few rows of them."""
+"""The measured parts of a run on disk: having them made, using them again, and reading a few rows of them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +14,17 @@ import numpy.typing as npt
 import orjson
 import pyarrow as pa
 
-from prefdata import schema
+from prefdata import schema, words
+from prefdata.cutting import Source
 from prefdata.decisions import Part, Signals
+from prefdata.engines import Engine
+from prefdata.errors import InputError
+from prefdata.measuring import DETAIL, INTERNAL, LINE, PLAIN, RAW, Form, Measured, MeasureTask, measure
 from prefdata.pairs import SIDES, side_text
-from prefdata.passes import INTERNAL, PLAIN, Form, Measured, MeasureTask
+from prefdata.pipeline import Pipeline
 from prefdata.report.summary import Row
+from prefdata.result import Options, Progress
+from prefdata.shapes import Columns, find_columns
 
 
 def reusable(task: MeasureTask) -> Measured | None:
@@ -87,19 +94,23 @@ class Spool:
             if pa.types.is_floating(kind) and any(pa.types.is_integer(t) for _, t in found):
                 exact = all(schema.fits(self._table(i).column(name), kind) for i, t in found if pa.types.is_integer(t))
                 kind = kind if exact else schema.JSON
-            if name != "pd_id":
+            if any(name in m.as_text for m in self.measured):
+                fields.append(pa.field(name, pa.string(), metadata=schema.AS_TEXT))
+            elif name != "pd_id":
                 fields.append(pa.field(name, kind))
         return pa.schema(fields)
 
-    def drifted(self) -> list[str]:
-        """Columns whose values had no type in common and are written as JSON."""
-        mixed = []
+    def drifted(self) -> dict[str, int]:
+        """What became of columns whose values had no type in common, or none that can be read again: for all rows."""
+        changes = {}
         for f in self.schema:
-            if isinstance(f.type, pa.JsonType):
+            if f.metadata == schema.AS_TEXT:
+                changes[f"column {f.name!r} holds integers beyond 64 bits and is written as JSON text"] = self.pairs
+            elif isinstance(f.type, pa.JsonType):
                 kinds = {str(g.type) for m in self.measured for g in schema.from_text(m.schema) if g.name == f.name}
                 if len(kinds - {"null"}) > 1:
-                    mixed.append(f.name)
-        return mixed
+                    changes[f"column {f.name!r} holds values of several types and is written as JSON"] = self.pairs
+        return changes
 
     def rows(self, numbers: Sequence[int]) -> list[Row]:
         """A few rows as a reader sees them, in the order asked."""
@@ -121,11 +132,11 @@ class Spool:
                 row=number,
                 pd_id=str(number) if own is None else str(own),
                 file=file,
-                line=row["pd$line"],
+                line=row[LINE],
                 **{side: self.view(row[side], side) for side in SIDES},
                 columns={k: v for k, v in row.items() if k not in SIDES and k not in INTERNAL and k != "pd_id"},
-                raw=row["pd$raw"],
-                detail=row["pd$detail"],
+                raw=row[RAW],
+                detail=row[DETAIL],
             )
 
     def view(self, value: str | None, side: str) -> str:
@@ -133,3 +144,71 @@ class Spool:
         if value is None or self.form == "text":
             return value or ""
         return side_text(orjson.loads(value), "user" if side == "prompt" else "assistant")
+
+
+def measure_all(
+    machine: Engine, planned: Source, columns: Columns, form: Form, pipeline: Pipeline, options: Options, work: Path,
+    tell: Progress,
+) -> tuple[Spool, Columns]:  # fmt: skip
+    """The first pass over all chunks; once more where a later row shows what the first ones did not: that the set is
+    chat, or a column of a known name.
+    """
+    while True:
+        tasks = _tasks(planned, columns, form, pipeline, options, work)
+        measured = _measure(machine, tasks, pipeline, tell)
+        names = dict.fromkeys(n for m in measured for n in m.names)
+        told = {**options.columns, **columns.named()}
+        found = find_columns(list(names), told, planned.title) if set(told.values()) <= names.keys() else columns
+        chat = any(m.needs_chat for m in measured)
+        if found == columns and not chat:
+            break
+        columns, form = found, "chat" if chat else form
+    if not sum(m.pairs for m in measured):
+        raise InputError("no rows", where=planned.title, hint="The file is empty or holds blank lines only.")
+    return Spool(tasks, measured, form), columns
+
+
+def _tasks(
+    planned: Source, columns: Columns, form: Form, pipeline: Pipeline, options: Options, work: Path
+) -> list[MeasureTask]:
+    """A task a chunk; its key says what its parts depend on."""
+    base = {
+        "version": version("prefdata"), "files": [f.sha256 for f in planned.files], "columns": repr(columns),
+        "form": form, "limit": options.limit, "stop": options.on_bad_row, "chunk_bytes": options.chunk_bytes, "split": options.input_split,
+    }  # fmt: skip
+    marks = {}
+    for stage, (name, parameters) in zip(pipeline.stages, pipeline.specs, strict=True):
+        read = {field: value for field, value in parameters.items() if field in stage.measured}
+        marks[name] = f"{type(stage).__module__} {json.dumps(read, sort_keys=True)} {stage.depends_on()}"
+    return [
+        MeasureTask(
+            chunk, columns, form, tuple(pipeline.specs), options.on_bad_row == "stop", planned.files[chunk.file].name,
+            str(work / f"spool-{chunk.index:05d}.arrow"), str(work / f"signals-{chunk.index:05d}.arrow"),
+            str(work / f"measured-{chunk.index:05d}.json"), {"base": {**base, "chunk": [chunk.start, chunk.stop, chunk.group]}, "stages": marks},
+        )
+        for chunk in planned.chunks
+    ]  # fmt: skip
+
+
+def _measure(machine: Engine, tasks: list[MeasureTask], pipeline: Pipeline, tell: Progress) -> list[Measured]:
+    """What is known of each chunk, measuring those that no earlier run has measured."""
+    measured = {i: held for i, task in enumerate(tasks) if (held := reusable(task)) is not None}
+    todo = [i for i in range(len(tasks)) if i not in measured]
+    rows = sum(m.rows for m in measured.values())
+    tell("reading", rows, 0)
+
+    def done(i: int, got: Measured) -> None:
+        nonlocal rows
+        measured[todo[i]] = got
+        rows += got.rows
+        tell("reading", rows, round(rows * len(tasks) / len(measured)))
+
+    machine.map(measure, [tasks[i] for i in todo], done, lambda: _warm(pipeline))
+    return [measured[i] for i in range(len(tasks))]
+
+
+def _warm(pipeline: Pipeline) -> None:
+    pa.array([""])  # the first array of a process makes Arrow import pandas
+    words.warm()
+    for stage in pipeline.stages:
+        stage.warm()

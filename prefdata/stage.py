@@ -72,7 +72,7 @@ class Stage(BaseModel):
             "What it misses": "misses",
             "References": "references",
         }
-        for i, part in enumerate(re.split(r"\n\s*\n", (cls.__doc__ or "").strip())):
+        for i, part in enumerate(re.split(r"\n\s*\n", (cls.__doc__ or "").replace("``", "`").strip())):
             label, _, rest = part.strip().partition(":")
             if label in labels:
                 found[labels[label]] = " ".join(rest.split())

@@ -14,7 +14,7 @@ import pytest
 from written import bytes_of, loaded, write_lines
 
 import prefdata
-from prefdata import passes
+from prefdata.measuring import measure as measure_chunk
 from prefdata.pipeline import load
 
 SAME = ("data", "audit/dropped", "audit/decisions.parquet", "audit/signals.parquet", "audit/report.json")
@@ -247,9 +247,9 @@ def measured(monkeypatch):
 
     def counting(task):
         seen.append(task.chunk.index)
-        return passes.measure(task)
+        return measure_chunk(task)
 
-    monkeypatch.setattr("prefdata.run.measure", counting)
+    monkeypatch.setattr("prefdata.spool.measure", counting)
     return seen
 
 

@@ -242,7 +242,7 @@ def test_interrupted(tmp_path, number, code):
 
 
 MANY_CHUNKS = """
-import prefdata.run as r
+import prefdata.result as r
 Options = r.Options
 r.Options = lambda **given: Options(**given, chunk_bytes=3000)
 from prefdata.cli import main
@@ -769,6 +769,33 @@ def test_explain_row_by_the_id_that_a_row_came_with(cli, tmp_path):
     assert (document["row"], document["state"], document["decisions"][0]["reason"]) == (3, "dropped", "empty_completion")
 
 
+def test_explain_row_of_a_run_over_our_own_output(cli, finished, tmp_path):
+    """There ``pd_id`` is a number too, but not the row's number."""
+    cli("clean", finished, tmp_path / "two", "--set", "near_duplicate.threshold=0.5")
+    for at, row in enumerate(loaded(finished)):
+        document = json.loads(cli("explain-row", tmp_path / "two", row["pd_id"], "--json").out)
+        assert document["row"] == at and document["pair"]["prompt"] == row["prompt"]
+        gone = {r["pd_id"]: r["pd_stage"] for r in dropped(tmp_path / "two")}
+        assert (document["state"], document["decisions"][-1]["stage"]) == (("dropped", gone[row["pd_id"]]) if row["pd_id"] in gone else ("kept", "token_length"))
+
+
+def test_explain_row_by_number_in_splits_and_parts(cli, tmp_path):
+    path = write_lines(tmp_path / "in.jsonl", [{**r, "pd_id": f"own-{r['id']}"} for r in many()])
+    prefdata.clean(str(path), tmp_path / "out", split="test=0.3", chunk_bytes=2000)
+    for at, row in enumerate(many()):
+        for asked in (f"own-{row['id']}", str(at)):
+            document = json.loads(cli("explain-row", tmp_path / "out", asked, "--json").out)
+            assert document["row"] == at and document["pair"]["id"] == row["id"]
+    next((tmp_path / "out/data/train").glob("*.parquet")).unlink()
+    refused(cli("explain-row", tmp_path / "out", "0"), "was changed after the run")
+
+
+def test_explain_row_of_an_audit(cli, rows, tmp_path):
+    cli("audit", rows, tmp_path / "out")
+    document = json.loads(cli("explain-row", tmp_path / "out", "3", "--json").out)
+    assert (document["state"], document["pair"], document["decisions"][0]["reason"]) == ("dropped", None, "empty_completion")
+
+
 def test_init_makes_a_folder_to_begin_with(cli, tmp_path, monkeypatch):
     ended = cli("init", tmp_path / "demo")
     assert ended.code == 0 and "prefdata clean sample.jsonl out/" in ended.out
@@ -792,16 +819,16 @@ def test_doctor(cli):
 def test_doctor_says_what_is_broken(cli, monkeypatch):
     from importlib.metadata import PackageNotFoundError
 
-    from prefdata import terminal
+    from prefdata import lookup
 
     def gone(name):
         if name == "rensa":
             raise PackageNotFoundError(name)
         return version(name)
 
-    monkeypatch.setattr(terminal, "version", gone)
+    monkeypatch.setattr(lookup, "version", gone)
     ended = cli("doctor")
-    assert ended.code == 2 and "rensa is required and missing" in ended.out
+    assert ended.code == 2 and "rensa MISSING" in ended.out and "required and missing: rensa" in ended.err
 
 
 # ------------------------------------------------------------------------------------------------ offline
@@ -839,7 +866,7 @@ def test_places_that_are_refused(cli, rows, tmp_path):
         (full, ["exists and is not empty", "--overwrite"]), (tmp_path / "link", ["link"]), (tmp_path / "file", ["is a file"]), (tmp_path, ["holds the input in.jsonl"]),
         (rows, ["in.jsonl"]), (tmp_path / "file/out", ["cannot be written"]), (Path("/proc/prefdata-out"), ["cannot be written"]),
     ]:  # fmt: skip
-        for command in ("clean", "audit") if place not in (rows, tmp_path) else ("clean",):  # audit would read those too
+        for command in ("clean", "audit") if place not in (rows, tmp_path, tmp_path / "file") else ("clean",):  # audit would read those too
             refused(cli(command, rows, place), *words)
     refused(cli("clean", rows, full, "--resume"), "no run that can go on")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "full", "in.jsonl", "link"]
@@ -853,6 +880,27 @@ def test_the_input_folder_is_never_the_output(cli, tmp_path):
     for place in (saved, saved / "out"):
         refused(cli("clean", saved, place, "--overwrite"), "input")
     assert bytes_of(saved, ".") == before
+
+
+def test_the_output_does_not_lie_inside_an_input_folder(cli, rows, at_home):
+    """The next run over that folder would read it; a file's own folder is no input."""
+    (at_home / "data").mkdir()
+    shutil.copy(rows, at_home / "data/in.jsonl")
+    for command in ("clean", "audit"):
+        refused(cli(command, "data", "data/out"), "lies inside the input")
+    assert [p.name for p in (at_home / "data").iterdir()] == ["in.jsonl"]
+    assert cli("clean", "data/in.jsonl", "data/out").code == 0
+
+
+def test_one_row_is_no_rows(cli, tmp_path):
+    path = write_lines(tmp_path / "in.jsonl", GOOD[3:])
+    assert "in.jsonl, 1 row, " in cli("audit", path).out
+    assert "0 of 1 row left" in cli("clean", path, tmp_path / "out").err
+
+
+def test_documentation_for_people_has_no_markup(cli):
+    text = "".join(cli("stages", name).out + "".join(cli("explain", w).out for w in kind.reasons) for name, kind in shipped().items())
+    assert "``" not in text and "IN... OUT" in cli("clean", "--help").out and "IN... [OUT]" in cli("audit", "--help").out
 
 
 def test_a_misspelt_second_file_is_not_taken_for_the_output(cli, rows, tmp_path):

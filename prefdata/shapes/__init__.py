@@ -36,21 +36,26 @@ _PAIRS = (
 )  # fmt: skip
 _PROMPTS = ("prompt", "question", "instruction", "query")
 _SYSTEMS = ("system", "system_prompt")
+_SCORES = (("score_chosen", "score_rejected"), ("chosen_score", "rejected_score"), ("chosen_rating", "rejected_rating"))
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Which source columns hold what; ``context`` is Alpaca's ``input``, joined to the prompt behind a blank line."""
+    """Which source columns hold what; ``context`` is Alpaca's ``input``, joined to the prompt behind a blank line.
+
+    ``scores`` are the two columns that say how good each answer is; they are carried along too.
+    """
 
     chosen: str
     rejected: str
     prompt: str | None = None
     system: str | None = None
     context: str | None = None
+    scores: tuple[str, str] | None = None
 
     def consumed(self) -> frozenset[str]:
         """Columns that are wholly contained in the pair, and so are not carried beside it."""
-        return frozenset(v for v in vars(self).values() if v)
+        return frozenset(self.named().values())
 
     def named(self) -> dict[str, str]:
         """``{"prompt": "question", ...}``, set ones only, in reading order."""
@@ -90,7 +95,8 @@ def find_columns(names: Sequence[str], given: Mapping[str, str], where: str) -> 
     prompt = given.get("prompt") or next((n for n in _PROMPTS if n in free), None)
     system = given.get("system") or next((n for n in _SYSTEMS if n in free), None)
     context = given.get("context") or ("input" if prompt == "instruction" and "input" in free else None)
-    return Columns(chosen, rejected, prompt, system, context)
+    scores = next((pair for pair in _SCORES if set(pair) <= set(names)), None)
+    return Columns(chosen, rejected, prompt, system, context, scores)
 
 
 def read_row(row: Row, columns: Columns) -> tuple[str, Pair | Fault]:
@@ -100,6 +106,8 @@ def read_row(row: Row, columns: Columns) -> tuple[str, Pair | Fault]:
     system = row.get(columns.system) if columns.system else None
     if columns.context and isinstance(prompt, str) and isinstance(extra := row.get(columns.context), str) and extra:
         prompt = f"{prompt}\n\n{extra}"
+    if type(prompt) is str and type(chosen) is str and type(rejected) is str and system is None:
+        return explicit.NAME, Pair(prompt, chosen, rejected)  # by far the most frequent
     for name, value in (("chosen", chosen), ("rejected", rejected)):
         if value is None or (isinstance(value, float) and value != value):
             return explicit.NAME, Fault("missing_field", f"{name} is missing" if value is None else f"{name} is NaN")

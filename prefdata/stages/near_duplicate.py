@@ -32,7 +32,7 @@ class NearDuplicate(Stage):
     Candidates come from MinHash (20 bands of 6 rows: of pairs at 0.8 it finds 99.8 %); each is then compared
     exactly. A word is one character in Chinese, Japanese, Thai and the like. Numbers, negations, symbols, single
     letters and whatever looks like code must be equal in order. Where both answers are shorter than 8 words the
-    prompts must be the same, and a pair one of whose answers fits the other's opposite better is no duplicate. The
+    prompts must be the same, and a pair whose answers fit the other's opposite ones better is no duplicate. The
     score is the lowest of the three indices.
 
     What it misses: paraphrases and translations; with a limit below 0.7 an increasing share of the near pairs (at 0.6,
@@ -125,13 +125,15 @@ class _Comparison:
             return False
         if self.short[row] and self.short[other] and self.keys[0][row] != self.keys[0][other]:
             return False
-        straight = min(self.index(row, 1, other, 1), self.index(row, 2, other, 2))
-        return all(self._at_most(straight, row, side, other) for side in (1, 2))
-
-    def _at_most(self, straight: float, row: int, side: int, other: int) -> bool:
-        sizes = len(self.pairs(row, side)), len(self.pairs(other, 3 - side))
+        straight = self.index(row, 1, other, 1) + self.index(row, 2, other, 2)
         # Sets of such different sizes share no more than this: most answers need no closer look.
-        return min(sizes) <= straight * max(sizes) or self.index(row, side, other, 3 - side) <= straight
+        if self._most(row, 1, other) + self._most(row, 2, other) <= straight:
+            return True
+        return self.index(row, 1, other, 2) + self.index(row, 2, other, 1) <= straight
+
+    def _most(self, row: int, side: int, other: int) -> float:
+        sizes = len(self.pairs(row, side)), len(self.pairs(other, 3 - side))
+        return min(sizes) / max(1, *sizes)
 
 
 def _bands(signals: Signals) -> Iterator[npt.NDArray[np.uint64]]:

@@ -198,7 +198,7 @@ def test_right_pairs_of_published_sets_are_kept(shared: Path) -> None:
     assert decide(sets["multi_tools"], SimilarResponses()).by_reason() == {"identical_pair": {"drop": 1}}
 
 
-def test_identical_pairs_of_a_published_set_are_found() -> None:
+def test_identical_pairs_of_a_published_set_are_found(shared: Path) -> None:
     rows = published(shared, "llms-from-scratch/instruction-data-with-preference.json.gz")
     made = decide([(r["instruction"], r["chosen"], r["rejected"]) for r in rows], SimilarResponses())
     assert made.by_reason()["identical_pair"] == {"drop": 6}

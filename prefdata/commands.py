@@ -1,0 +1,100 @@
+"""The smaller commands: the report again, and looking things up."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from prefdata.errors import InputError, PrefdataError
+from prefdata.say import Say
+
+
+def report(
+    out: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
+    no_rows: Annotated[bool, typer.Option("--no-rows", help="Numbers only, to send outside.")] = False,
+    open_: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
+) -> None:
+    """Make report.html again, from audit/report.json."""
+    from prefdata.output import put
+    from prefdata.report.model import Report
+    from prefdata.report.render import render
+
+    manifest = _manifest(out)
+    page = Report.model_validate_json((out / "audit/report.json").read_bytes())
+    target = out / ("report-no-rows.html" if no_rows else "report.html")
+    put(target, render(page, manifest["run"], rows=not no_rows))
+    Say.out([f"report  {target}"], {"report": str(target)})
+    if open_:
+        typer.launch(target.resolve().as_uri())
+
+
+def _manifest(out: Path) -> dict[str, Any]:
+    path = out / "manifest.json"
+    if not path.is_file():
+        what = "holds no finished run" if out.is_dir() else "does not exist"
+        raise InputError(what, where=str(out), hint="Go on with --resume." if (out / ".work").is_dir() else "")
+    found: dict[str, Any] = json.loads(path.read_bytes())
+    return found
+
+
+def stages(name: Annotated[str | None, typer.Argument(help="One stage, or a .py file.")] = None) -> None:
+    """The stages and input shapes; with NAME, one stage's documentation, parameters and reason words."""
+    from prefdata import lookup
+    from prefdata.stage import shipped, stage_class
+
+    if name is None:
+        Say.out(lookup.stages_lines(shipped()), lookup.stages_document(shipped()))
+    else:
+        kind = stage_class(name)
+        Say.out(lookup.stage_lines(kind), lookup.stage_document(kind))
+
+
+def explain(word: Annotated[str, typer.Argument(help="A reason word such as too_similar.")]) -> None:
+    """What a reason word means and what to do."""
+    from prefdata import lookup
+
+    document = lookup.word_document(word)
+    Say.out(lookup.word_lines(document), document)
+
+
+def explain_row(
+    out: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
+    row: Annotated[str, typer.Argument(help="pd_id or row number.")],
+) -> None:
+    """One row's whole history: every stage's value, limit and verdict."""
+    from prefdata import lookup
+
+    document = lookup.row_document(out, list(_manifest(out)["splits"]), row)
+    Say.out(lookup.row_lines(document), document)
+
+
+def schema() -> None:
+    """The JSON schema of a pipeline file, for editors."""
+    from prefdata.pipeline import json_schema
+
+    print(json.dumps(json_schema(), indent=2))
+
+
+def init(folder: Annotated[Path, typer.Argument(help="Made if it is not there; default: here.", show_default=False)] = Path()) -> None:  # fmt: skip
+    """A folder to begin with: prefdata.yaml, pipelines/, a sample with planted faults, .gitignore."""
+    from prefdata.lookup import start_folder
+
+    made = start_folder(folder)
+    there = "" if folder == Path() else f"cd {folder} && "
+    Say.out([f"created {'  '.join(made)}", f"next: {there}prefdata clean sample.jsonl out/"], {"created": made})
+
+
+def doctor() -> None:
+    """Versions, machine, and which optional parts work; paste it into an issue."""
+    from prefdata import lookup
+
+    document = lookup.doctor_document()
+    Say.out(lookup.doctor_lines(document), document)
+    if document["broken"]:
+        raise PrefdataError(f"required and missing: {', '.join(document['broken'])}", hint="Install prefdata again.")
+
+
+ALL = (report, stages, explain, explain_row, schema, init, doctor)

@@ -1,0 +1,217 @@
+"""What the small commands tell: stages, reason words, one row's history, a folder to begin with, the machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from prefdata.errors import ConfigError, InputError, OutputError, did_you_mean
+from prefdata.pipeline import describe, find, json_schema, load
+from prefdata.say import table
+from prefdata.shapes import SHAPES
+from prefdata.stage import Stage, shipped
+
+EXTRAS = {
+    "fast": ("numba", "splintr"), "embed": ("wordllama", "sacrebleu"), "models": ("sentence_transformers", "torch"), "ray": ("ray",),
+}  # fmt: skip
+_BASE = ("datasets", "pandas", "pyarrow", "numpy", "rapidfuzz", "transformers", "orjson", "pydantic", "rensa", "scipy")
+_LABELS = {"Why it matters": "why", "How it decides": "how", "What it misses": "misses", "References": "references"}
+
+
+def stages_document(known: Mapping[str, type[Stage]]) -> dict[str, Any]:
+    """All stages and shapes for programs."""
+    shapes = [{"shape": s.NAME, "title": s.TITLE, "example": s.EXAMPLE} for s in SHAPES]
+    return {"stages": [stage_document(k) for k in known.values()], "shapes": shapes}
+
+
+def stage_document(kind: type[Stage]) -> dict[str, Any]:
+    """One stage for programs."""
+    parameters = {n: describe(kind, n) for n in kind.model_fields}
+    reasons = {word: " ".join(text.split()) for word, text in kind.reasons.items()}
+    return {
+        "stage": kind.name(), **kind.documentation(), "scale": kind.scale, "drops": kind.drops,
+        "parameters": parameters, "reasons": reasons,
+    }  # fmt: skip
+
+
+def stages_lines(known: Mapping[str, type[Stage]]) -> Iterator[str]:
+    """All stages in the order of the full pipeline, and the input shapes."""
+    order = [n for n in load("full")[0].names if n in known]
+    for name in [*order, *sorted(set(known) - set(order))]:
+        yield f"{name:<20} {known[name].documentation()['asks']}"
+        yield from (f"{'':<20}   {p}: {describe(known[name], p)}" for p in known[name].model_fields)
+    yield "\ninput shapes"
+    for shape in SHAPES:
+        yield f"{shape.NAME:<20} {shape.TITLE}"
+        yield f"{'':<20}   {json.dumps(shape.EXAMPLE, ensure_ascii=False)}"
+
+
+def stage_lines(kind: type[Stage]) -> Iterator[str]:
+    """One stage's documentation."""
+    told = stage_document(kind)
+    yield f"{told['stage']}: {told['asks']}"
+    yield from (f"\n{label}: {told[key]}" for label, key in _LABELS.items() if told[key])
+    if kind.scale:
+        yield f"\nScore: {kind.scale}" + (f"; drops {kind.drops} the limit" if kind.drops else "")
+    for head in ("parameters", "reasons"):
+        yield f"\n{head if head == 'parameters' else 'reason words'}"
+        yield from (f"  {name}: {text}" for name, text in told[head].items())
+
+
+def word_document(word: str) -> dict[str, Any]:
+    """A reason word, what it means, and the stage that uses it."""
+    known = {w: (kind, text) for kind in shipped().values() for w, text in kind.reasons.items()}
+    if word not in known:
+        hint = did_you_mean(word, known) or f"Known: {', '.join(sorted(known))}"
+        raise ConfigError(f"no such reason word: {word}", hint=hint)
+    kind, text = known[word]
+    return {"word": word, "stage": kind.name(), "text": " ".join(text.split()), **kind.documentation()}
+
+
+def word_lines(told: Mapping[str, Any]) -> Iterator[str]:
+    """The same for people."""
+    yield f"{told['word']}  (stage {told['stage']})\n\n{told['text']}\n\nIt asks: {told['asks']}"
+    yield from (f"{label}: {told[key]}" for label, key in _LABELS.items() if key != "references")
+
+
+def row_document(out: Path, splits: Sequence[str], asked: str) -> dict[str, Any]:
+    """Every decision about one row, and the row itself; ``asked`` is its ``pd_id``, else its number."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    decisions, signals = (pq.read_table(out / f"audit/{n}.parquet") for n in ("decisions", "signals"))
+    places = _places(out, splits, decisions, signals)
+    found = _find(places, asked)
+    if found is None and asked.isdigit():
+        found = int(asked), None
+    if found is None or found[0] >= len(signals):
+        hint = f"Rows go from 0 to {len(signals) - 1}; a pd_id works too."
+        raise InputError(f"has no row {asked}", where=str(out), hint=hint)
+    row, pair = found
+    if pair is None:
+        pair = next((_read(paths, int(np.searchsorted(rows, row))) for paths, rows in places if row in rows), None)
+    made = decisions.filter(pc.equal(decisions["row"], row)).to_pylist()
+    state = "dropped" if any(d["action"] == "drop" for d in made) else "kept"
+    measured = signals.filter(pc.equal(signals["row"], row)).to_pylist()[0]
+    return {"row": row, "state": state, "decisions": made, "signals": measured, "pair": pair}
+
+
+def _places(out: Path, splits: Sequence[str], decisions: Any, signals: Any) -> list[tuple[list[Path], Any]]:
+    """The published parts of each split and of the dropped rows, with the row numbers that they hold, in order.
+
+    The parts do not hold the numbers (``pd_id`` may be the input's own), but hold the rows in their order.
+    """
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    split = np.zeros(len(signals), np.int8)
+    if "pair.split" in signals.column_names:
+        split = signals["pair.split"].to_numpy().copy()
+    split[decisions.filter(pc.equal(decisions["action"], "drop"))["row"].to_numpy()] = -1
+    names = {**{f"data/{name}": i for i, name in enumerate(splits)}, "audit/dropped": -1}
+    held = [(sorted((out / name).glob("*.parquet")), np.flatnonzero(split == i)) for name, i in names.items()]
+    places = [(paths, rows) for paths, rows in held if paths]
+    for paths, rows in places:
+        if sum(pq.read_metadata(p).num_rows for p in paths) != len(rows):
+            raise InputError("was changed after the run: it holds other rows", where=str(paths[0].parent))
+    return places
+
+
+def _find(places: Sequence[tuple[Sequence[Path], Any]], asked: str) -> tuple[int, dict[str, Any] | None] | None:
+    """Number and content of the published row with this ``pd_id``."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    for paths, rows in places:
+        before = 0
+        for path in paths:
+            ids = pq.read_table(path, columns=["pd_id"])["pd_id"]
+            if (at := pc.index(ids, asked).as_py()) >= 0:
+                return int(rows[before + at]), _read([path], at)
+            before += len(ids)
+    return None
+
+
+def _read(paths: Sequence[Path], at: int) -> dict[str, Any]:
+    """The row at this place in these parts."""
+    import pyarrow.parquet as pq
+
+    for path in paths:
+        n = pq.read_metadata(path).num_rows
+        if at < n:
+            found: dict[str, Any] = pq.read_table(path).slice(at, 1).to_pylist()[0]
+            return found
+        at -= n
+    raise AssertionError("the parts hold fewer rows than were counted")
+
+
+def row_lines(told: Mapping[str, Any]) -> Iterator[str]:
+    """One row's history as a table."""
+    names = ("stage", "action", "reason", "score", "limit", "peer")
+    cells = [["" if v is None else f"{v:.4g}" if isinstance(v, float) else str(v) for v in map(d.get, names)] for d in told["decisions"]]  # fmt: skip
+    yield f"row {told['row']}: {told['state']}"
+    yield from table([names, *cells])
+    for key, value in (told["pair"] or {}).items():
+        if value is not None:
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+            yield f" {key:<10} {text[:200]!r}{'...' if len(text) > 200 else ''}"
+
+
+def start_folder(folder: Path) -> list[str]:
+    """The files of ``prefdata init``; refuses to replace any."""
+    files = {
+        "prefdata.yaml": "# yaml-language-server: $schema=./prefdata.schema.json\n" + find("default")[1].read_text("utf-8"),
+        "prefdata.schema.json": json.dumps(json_schema(), indent=1),
+        "pipelines/strict.yaml": find("strict")[1].read_text("utf-8"),
+        "sample.jsonl": (Path(__file__).parent / "samples/planted.jsonl").read_text("utf-8"),
+        ".gitignore": "out/\nruns/\n.work/\n",
+    }  # fmt: skip
+    there = next((n for n in files if (folder / n).exists()), None)
+    if there is not None:
+        hint = "Nothing was written; choose another folder."
+        raise OutputError(f"{there} exists already", where=str(folder), hint=hint)
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content, encoding="utf-8")
+    return list(files)
+
+
+def doctor_document() -> dict[str, Any]:
+    """Versions, machine and extras."""
+    versions = {name: _version_of(name) for name in _BASE}
+    extras = {extra: [m for m in modules if find_spec(m) is None] for extra, modules in EXTRAS.items()}
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
+    return {
+        "prefdata": version("prefdata"), "python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(), "memory_bytes": memory, "disk_free_bytes": shutil.disk_usage(".").free,
+        "online": os.environ.get("PREFDATA_ONLINE") == "1", "versions": versions,
+        "extras": {e: {"works": not lacking, "lacks": lacking} for e, lacking in extras.items()},
+        "broken": [n for n, v in versions.items() if v is None],
+    }  # fmt: skip
+
+
+def _version_of(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def doctor_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """The block to paste into an issue."""
+    memory, disk = f"{found['memory_bytes'] / 1e9:.1f} GB memory", f"{found['disk_free_bytes'] / 1e9:.0f} GB disk free"
+    online = "online" if found["online"] else "offline"
+    yield f"prefdata {found['prefdata']}, Python {found['python']}, {found['system']}, {found['cores']} cores, {memory}, {disk}, {online}"
+    yield "  " + ", ".join(f"{n} {v or 'MISSING'}" for n, v in found["versions"].items())
+    for extra, state in found["extras"].items():
+        hint = "works" if state["works"] else f"lacks {', '.join(state['lacks'])}: pip install 'prefdata[{extra}]'"
+        yield f"  [{extra}] {hint}"

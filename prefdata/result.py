@@ -1,0 +1,95 @@
+"""What is asked of a run, and what it found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from prefdata.cutting import Format
+from prefdata.decisions import Decisions, Finding, Outcome
+from prefdata.errors import InputError
+from prefdata.report.model import Report
+from prefdata.sources import CHUNK_BYTES
+
+Action = Literal["audit", "clean"]
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of a run; the names are those of the command line."""
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+    input_format: Format = "auto"
+    input_split: str | None = None
+    format: Literal["auto", "text", "chat", "implicit"] = "auto"
+    split: str | None = None
+    export: str = "all"
+    sample: float = 0.05
+    limit: int | None = None
+    engine: str = "local"
+    workers: int | None = None
+    seed: int = 0
+    resume: bool = False
+    overwrite: bool = False
+    keep_scratch: bool = False
+    on_bad_row: Literal["skip", "stop"] = "skip"
+    license: str | None = None
+    command: str = ""
+    chunk_bytes: int = CHUNK_BYTES  # private: tests cut small files into many chunks
+
+
+@dataclass
+class Result:
+    """What a run found; ``decisions`` and ``dataset`` are read from ``out`` when asked for."""
+
+    action: Action
+    out: Path | None
+    stages: list[str]
+    made: list[Decisions]
+    outcome: Outcome
+    report: Report
+    gates: list[dict[str, Any]]
+    splits: dict[str, int]
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """Pairs in, kept, dropped, flagged, and dropped by reason."""
+        kept = int(self.outcome.kept.sum())
+        reasons: Counter[str] = Counter()
+        for made in self.made:
+            reasons.update({r: a["drop"] for r, a in made.by_reason().items() if "drop" in a})
+        total = len(self.outcome.stage)
+        flagged = int((self.outcome.kept & self.outcome.flagged).sum())
+        return {"pairs": total, "kept": kept, "dropped": total - kept, "flagged": flagged, "reasons": dict(reasons)}
+
+    @property
+    def ok(self) -> bool:
+        """True if every gate holds and something is left."""
+        return all(g["ok"] for g in self.gates) and self.counts["kept"] > 0
+
+    @cached_property
+    def decisions(self) -> pa.Table:
+        """One row a decision: row, stage, action, reason, score, limit, peer."""
+        tables = [d.table(n) for n, d in zip(self.stages, self.made, strict=True)]
+        return pa.concat_tables(tables, promote_options="default").unify_dictionaries()
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Statements about the whole set, of all stages."""
+        return [f for made in self.made for f in made.findings]
+
+    @cached_property
+    def dataset(self) -> Any:
+        """The cleaned set as a ``datasets.DatasetDict``; only a finished ``clean`` has one."""
+        if self.action != "clean" or self.out is None or not self.counts["kept"]:
+            raise InputError("there is no cleaned dataset", hint="Call prefdata.clean(input, out), and see counts.")
+        from datasets import load_dataset
+
+        return load_dataset(str(self.out))
