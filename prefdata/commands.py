@@ -73,7 +73,7 @@ def explain_row(
 
 def schema() -> None:
     """The JSON schema of a pipeline file, for editors."""
-    from prefdata.pipeline import json_schema
+    from prefdata.parameters import json_schema
 
     print(json.dumps(json_schema(), indent=2))
 

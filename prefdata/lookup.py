@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from prefdata.errors import ConfigError, InputError, OutputError, did_you_mean
-from prefdata.pipeline import describe, find, json_schema, load
+from prefdata.parameters import describe, json_schema
+from prefdata.pipeline import find, load
 from prefdata.say import table
 from prefdata.shapes import SHAPES
 from prefdata.stage import Stage, shipped

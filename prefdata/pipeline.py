@@ -18,7 +18,8 @@ from ruamel.yaml.error import MarkedYAMLError
 from prefdata.decisions import Decisions, Signals
 from prefdata.errors import ConfigError, did_you_mean
 from prefdata.gates import Gate
-from prefdata.stage import Stage, shipped, stage_class
+from prefdata.parameters import describe
+from prefdata.stage import Stage, stage_class
 
 _KEYS = ("version", "stages", "gate")
 
@@ -256,68 +257,3 @@ def _make(
             raise ConfigError("no such parameter", where=where, hint=hint) from error
         hint = f"{key} is {describe(kind, key)}." if key in fields else ""
         raise ConfigError(f"{first['msg']}, got {str(first['input'])[:60]!r}", where=where, hint=hint) from error
-
-
-def describe(kind: type[Stage], name: str) -> str:
-    """A parameter for people: ``number, 0-1, default 0.8``."""
-    schema = kind.model_json_schema()["properties"][name]
-    options = schema.get("anyOf", [schema])
-    words = []
-    for option in options:
-        if "enum" in option:
-            words.append(" | ".join(map(str, option["enum"])))
-        elif "const" in option:
-            words.append(str(option["const"]))
-        elif option.get("type") == "null":
-            words.append("none")
-        else:
-            words.append(
-                {"string": "text", "boolean": "true or false"}.get(option.get("type", ""), option.get("type", "value"))
-            )
-            low = option.get("minimum", option.get("exclusiveMinimum"))
-            high = option.get("maximum", option.get("exclusiveMaximum"))
-            if low is not None or high is not None:
-                words[-1] += f", {'' if low is None else f'{low:g}'}-{'' if high is None else f'{high:g}'}"
-    default = kind.model_fields[name].get_default()
-    return f"{' or '.join(words)}, default {'none' if default is None else default}"
-
-
-def json_schema() -> dict[str, Any]:
-    """The JSON schema of a pipeline file, made from the stages."""
-    stages: list[dict[str, Any]] = [{"type": "string", "pattern": r"\.py$"}]
-    for name, kind in sorted(shipped().items()):
-        title = kind.documentation()["asks"]
-        parameters = kind.model_json_schema()
-        parameters.pop("title", None)
-        parameters.pop("description", None)
-        stages.append({"const": name, "description": title})
-        stages.append(
-            {
-                "type": "object",
-                "properties": {name: parameters},
-                "required": [name],
-                "additionalProperties": False,
-                "description": title,
-            }
-        )
-    stages.append(
-        {
-            "type": "object",
-            "patternProperties": {r"\.py$": {"type": "object"}},
-            "minProperties": 1,
-            "maxProperties": 1,
-            "additionalProperties": False,
-        }
-    )
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "prefdata pipeline",
-        "type": "object",
-        "properties": {
-            "version": {"const": 1},
-            "stages": {"type": "array", "items": {"anyOf": stages}},
-            "gate": {"type": "array", "items": {"type": "string", "examples": ["too_similar<=5%", "kept>=60%"]}},
-        },
-        "required": ["stages"],
-        "additionalProperties": False,
-    }

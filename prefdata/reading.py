@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import mmap
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +24,6 @@ from prefdata.pairs import Fault, kind_of, without_nulls
 
 Kind = Literal["lines", "documents", "arrow", "parquet"]
 LONG_NUMBER = "[0-9]{19}"  # may be an integer beyond 64 bits
-_LONG = re.compile(LONG_NUMBER.encode())
 LINE, BAD = "pd$line", "pd$bad"  # columns that a converted table (CSV) carries beside the data
 
 
@@ -83,15 +83,16 @@ def read(chunk: Chunk) -> Block:
     if chunk.start == 0:
         data = data.removeprefix(b"\xef\xbb\xbf")
     texts = _documents(data, chunk.first_line) if chunk.kind == "documents" else _lines(data, chunk.first_line)
-    loads = _loader(pa.array([data], pa.large_binary()))
     rows: list[dict[str, Any] | BadRow] = []
     lines: list[int | None] = []
+    kept: list[bytes] = []
     for number, text in texts:
-        row = parse(text, loads)
+        row = parse(text)
         if row is not None:
             rows.append(row)
             lines.append(number)
-    return Block(rows, lines)
+            kept.append(text)
+    return Block(_with_all_digits(rows, pa.array(kept, pa.large_binary())), lines)
 
 
 def _lines(data: bytes, first: int) -> Iterator[tuple[int, bytes]]:
@@ -110,21 +111,19 @@ def _documents(data: bytes, line: int) -> Iterator[tuple[int, bytes]]:
             yield from ((n, text.strip(_BETWEEN)) for n, text in enumerate(data[start:stop].split(b"\n"), line))
 
 
-def _loader(texts: pa.Array) -> Callable[[bytes | str], Any]:
-    """The parser for these: the fast one makes floats of integers beyond 64 bits, and hardly any text holds one."""
-    return _loads_exactly if pc.any(pc.match_substring_regex(texts, LONG_NUMBER)).as_py() else orjson.loads
+def _with_all_digits(values: list[Any], texts: pa.Array) -> list[Any]:
+    """The values of JSON texts, read again where the fast parser may have made a float of an integer beyond 64 bits."""
+    for i in np.flatnonzero(pc.match_substring_regex(texts, LONG_NUMBER).fill_null(False)).tolist():
+        if isinstance(values[i], dict | list | float):
+            values[i] = json.loads(texts[i].as_py())
+    return values
 
 
-def _loads_exactly(text: bytes | str) -> Any:
-    value = orjson.loads(text)
-    return json.loads(text) if _LONG.search(text if isinstance(text, bytes) else text.encode()) else value
-
-
-def parse(text: bytes, loads: Callable[[bytes | str], Any]) -> dict[str, Any] | BadRow | None:
+def parse(text: bytes) -> dict[str, Any] | BadRow | None:
     """One JSON object, or what is wrong with it; None for nothing. Falls back to the stdlib for NaN and lone surrogates."""
     try:
-        value = loads(text)
-    except ValueError as first:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError as first:
         if not text.strip():
             return None
         try:
@@ -258,7 +257,6 @@ def values(column: pa.ChunkedArray) -> list[Any]:
     kind = column.type
     if isinstance(kind, pa.JsonType):
         texts = column.cast(pa.string())
-        loads = _loader(texts)
-        return [None if v is None else loads(v) for v in texts.to_pylist()]
+        return _with_all_digits([None if v is None else orjson.loads(v) for v in texts.to_pylist()], texts)
     out: list[Any] = column.to_pylist()
     return [without_nulls(v) for v in out] if pa.types.is_nested(kind) else out

@@ -172,6 +172,28 @@ def test_a_dataset_of_chats_with_tools(tmp_path):
     assert [{k: r[k] for k in chat[0]} for r in loaded(tmp_path / "out")] == chat
 
 
+def test_two_columns_of_one_name_are_refused():
+    frame = pd.DataFrame([["a", "b", "c", 1, 2]], columns=["prompt", "chosen", "rejected", "n", "n"])
+    with pytest.raises(prefdata.PrefdataError, match="two columns named 'n'"):
+        prefdata.audit(frame)
+
+
+@pytest.mark.parametrize("kind", ["dataset", "saved", "parquet"])
+def test_classes_are_written_by_name(tmp_path, kind):
+    from datasets import ClassLabel, Dataset
+
+    given = [2, 0, None, 0, 0, -1]
+    made = Dataset.from_list([{**r, "topic": t} for r, t in zip(GOOD, given, strict=True)]).cast_column("topic", ClassLabel(names=["bees", "owls", "rain"]))
+    source = made
+    if kind == "saved":
+        made.save_to_disk(source := str(tmp_path / "saved"))
+    elif kind == "parquet":
+        made.to_parquet(source := str(tmp_path / "in.parquet"))
+    result = prefdata.clean(source, tmp_path / "out")
+    assert [r["topic"] for r in loaded(tmp_path / "out")] == ["rain", "bees", None, None]
+    assert result.report.source["changes"] == {"column 'topic': class numbers to class names": 6}
+
+
 def test_a_dataset_dict_is_not_guessed_at():
     from datasets import Dataset, DatasetDict
 
@@ -433,6 +455,24 @@ def test_integers_beyond_64_bits_keep_their_digits(tmp_path, values, source):
     prefdata.clean(rows if source == "list" else str(write_lines(tmp_path / "in.jsonl", rows)), tmp_path / "out", load("certain", **ONLY_READ)[0])
     got = [r["extra"] for r in loaded(tmp_path / "out")]
     assert [json.loads(g) if isinstance(g, str) else g for g in got] == values
+
+
+def test_columns_beyond_64_bits_are_told_and_drop_no_row(tmp_path):
+    """Also where only a later chunk holds such a number; texts with long numbers in them stay texts."""
+    rows = [{**GOOD[i], "prompt": f"{GOOD[i]['prompt']} {10**25 + i}", "score": 0.5, "n": v, "s": "9" * 30} for i, v in enumerate([7, None, -(10**20)])]
+    result = prefdata.clean(str(write_lines(tmp_path / "in.jsonl", rows)), tmp_path / "out", chunk_bytes=60, workers=1)
+    got = loaded(tmp_path / "out")
+    assert [r["n"] for r in got] == ["7", None, "-" + "1" + "0" * 20] and [r["s"] for r in got] == ["9" * 30] * 3
+    assert result.report.source["changes"] == {"column 'n' holds integers beyond 64 bits and is written as JSON text": 3}
+    assert result.counts["kept"] == 3
+
+
+def test_a_message_that_cannot_be_read_again_is_dropped_with_all_its_digits(tmp_path):
+    call = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {"x": 10**30}}}]}
+    rows = [{"id": "big", "prompt": [{"role": "user", "content": "Ask."}], "chosen": [call], "rejected": [{"role": "assistant", "content": "No."}]}, GOOD[0]]
+    result = prefdata.clean(str(write_lines(tmp_path / "in.jsonl", rows)), tmp_path / "out")
+    table = pq.read_table(next((tmp_path / "out/audit/dropped").iterdir())).to_pylist()
+    assert result.counts["reasons"] == {"bad_messages": 1} and json.loads(table[0]["pd_raw"]) == rows[0] and str(10**30) in table[0]["chosen"]
 
 
 def test_odd_names_of_columns(tmp_path):

@@ -106,6 +106,23 @@ def test_only_the_manifest_and_the_log_tell_of_the_run(first):
     assert "workers" not in {k for key, value in manifest.items() if key != "run" and isinstance(value, dict) for k in value}
 
 
+TWICE = """
+import sys, prefdata
+path, out = sys.argv[1:]
+for workers in (1, 2):
+    prefdata.clean(path, f"{out}{workers}", chunk_bytes=2_000, workers=workers)
+"""
+
+
+@pytest.mark.parametrize("threads", [None, "4"])
+def test_workers_end_after_a_run_without_them(first, tmp_path, threads):
+    """A thread pool that the first run started here is not there in the forked workers of the second: they must not wait for it."""
+    path, _ = first
+    env = {**os.environ, **({"RAYON_NUM_THREADS": threads} if threads else {})}
+    subprocess.run([sys.executable, "-c", TWICE, str(path), str(tmp_path / "out")], check=True, timeout=60, env=env)
+    assert bytes_of(tmp_path / "out1", *SAME) == bytes_of(tmp_path / "out2", *SAME)
+
+
 @pytest.fixture(scope="module")
 def ray():
     """One Ray of this session."""
@@ -233,6 +250,18 @@ def test_a_system_text_or_a_score_may_come_late(tmp_path):
     assert loaded(tmp_path / "out")[1100]["prompt"] == [{"role": "system", "content": "Be terse."}, {"role": "user", "content": "Question 1100?"}]
 
 
+def test_a_prompt_may_come_late(tmp_path):
+    """A known name behind the first rows is found, however the file is cut."""
+    rows = [{k: f"\n\nHuman: {r['prompt']}\n\nAssistant: {r[k]}" for k in ("chosen", "rejected")} for r in plain_rows(1200)]
+    rows[1100] = plain_rows(1101)[-1]
+    path = write_lines(tmp_path / "in.jsonl", rows)
+    for chunk_bytes in (9_000, 1 << 24):
+        out = tmp_path / f"out{chunk_bytes}"
+        result = prefdata.clean(str(path), out, chunk_bytes=chunk_bytes)
+        assert result.counts["kept"] == 1201 - 1 and result.report.source["columns"]["prompt"] == "prompt"
+        assert loaded(out)[1100]["prompt"] == "Question 1100?"
+
+
 def test_an_id_that_only_some_rows_have(tmp_path):
     rows = plain_rows(60)
     rows[3]["pd_id"], rows[40]["pd_id"] = "own-3", "own-40"
@@ -283,3 +312,28 @@ def test_a_changed_measure_or_input_measures_again(first, tmp_path, measured):
     copy.write_text("".join(lines[1:]), encoding="utf-8")
     result = prefdata.clean(str(copy), tmp_path / "out", other, resume=True, **options)
     assert len(measured) > 2 * chunks and result.counts["pairs"] == len(lines) - 2  # one less, and the blank line
+
+
+@pytest.mark.parametrize("text", ["[{0}, {1}] {0}", "[{0}}}, {1}]", "[{0}, {1}]\n[{0}]"])
+def test_nothing_behind_an_array_is_lost_in_silence(tmp_path, text):
+    rows = [json.dumps(r) for r in plain_rows(2)]
+    (tmp_path / "in.json").write_text(text.format(*rows))
+    with pytest.raises(prefdata.PrefdataError, match=r"in\.json:[12]: .*behind the end of the array"):
+        prefdata.audit(str(tmp_path / "in.json"))
+
+
+@pytest.mark.parametrize("chunk_bytes", [40, 1 << 20])
+def test_what_stands_between_the_objects_of_a_list(tmp_path, chunk_bytes):
+    rows = [json.dumps(r) for r in plain_rows(3)]
+    (tmp_path / "in.json").write_text(f'{{"version": 1, "rows": [\n5,\n{rows[0]},\n"a {{", [1, 2],\n\n{rows[1]} oops\n,{rows[2]},\n7\n], "end": [1]}}')
+    prefdata.clean(str(tmp_path / "in.json"), tmp_path / "out", chunk_bytes=chunk_bytes)
+    assert [(r["pd_line"], r["pd_raw"]) for r in loaded(tmp_path / "out", "dropped")] == [(2, "5"), (4, '"a {"'), (4, "[1, 2]"), (6, "oops"), (8, "7")]
+    assert len(loaded(tmp_path / "out")) == 3
+
+
+def test_a_column_that_the_mapping_displaces_is_carried_and_told(tmp_path):
+    rows = [{**r, "ask": r["prompt"], "prompt": f"draft {i}"} for i, r in enumerate(plain_rows(3))]
+    path = str(write_lines(tmp_path / "in.jsonl", rows))
+    result = prefdata.clean(path, tmp_path / "out", columns={"prompt": "ask"})
+    assert [(r["prompt"], r["pd_prompt"]) for r in loaded(tmp_path / "out")] == [(r["ask"], r["prompt"]) for r in rows]
+    assert result.report.source["changes"] == {"column 'prompt' is carried as 'pd_prompt': the mapping takes its name": 3}

@@ -155,28 +155,15 @@ def example(row: Row, cut: int, listed: bool, state: Any, marks: list[Mark], fin
     lengths = {k: len(v) for k, v in texts.items() if v is not None and len(v) > cut}
     columns = {str(k): _plain(v) for k, v in list(row.columns.items())[:COLUMNS] if v is not None}
     return Example(
-        row=row.row,
-        pd_id=row.pd_id,
-        file=row.file,
-        line=row.line,
-        prompt=row.prompt[:cut],
-        chosen=row.chosen[:cut],
-        rejected=row.rejected[:cut],
-        lengths=lengths,
-        columns=columns,
-        raw=None if row.raw is None else row.raw[:cut],
-        detail=row.detail,
-        state=state,
-        marks=marks,
-        findings=findings,
-        listed=listed,
-    )
+        row=row.row, pd_id=row.pd_id, file=row.file, line=row.line, prompt=row.prompt[:cut], chosen=row.chosen[:cut],
+        rejected=row.rejected[:cut], lengths=lengths, columns=columns, raw=None if row.raw is None else row.raw[:cut],
+        detail=row.detail, state=state, marks=marks, findings=findings, listed=listed,
+    )  # fmt: skip
 
 
 def _plain(value: Any) -> str:
-    text = (
-        value if isinstance(value, str) else orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
-    )
+    option = orjson.OPT_NON_STR_KEYS
+    text = value if isinstance(value, str) else orjson.dumps(value, default=str, option=option).decode()
     return text if len(text) <= COLUMN_CUT else text[: COLUMN_CUT - 1] + "…"
 
 
@@ -190,10 +177,7 @@ def mark_of(made: Decisions, row: int, stage: str, keys: Sequence[str]) -> Mark 
         return None
     reason = int(made.reason[at])
     return Mark(
-        stage=stage,
-        action=ACTIONS[action],
-        issue=keys[reason] if reason >= 0 else None,
-        score=short(score) if np.isfinite(score) else None,
-        limit=short(limit) if np.isfinite(limit) else None,
+        stage=stage, action=ACTIONS[action], issue=keys[reason] if reason >= 0 else None,
+        score=short(score) if np.isfinite(score) else None, limit=short(limit) if np.isfinite(limit) else None,
         peer=int(made.peer[at]) if made.peer[at] >= 0 else None,
-    )
+    )  # fmt: skip

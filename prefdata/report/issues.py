@@ -23,11 +23,7 @@ def keys_of(names: Sequence[str], decisions: Sequence[Decisions]) -> list[list[s
 
 
 def issues_of(
-    n: int,
-    names: Sequence[str],
-    keys: Sequence[Sequence[str]],
-    stages: Sequence[Stage],
-    decisions: Sequence[Decisions],
+    n: int, names: Sequence[str], keys: Sequence[Sequence[str]], stages: Sequence[Stage], decisions: Sequence[Decisions]
 ) -> list[Issue]:
     """Every reason that occurs, the most frequent first."""
     over = _overlaps(n, keys, decisions)
@@ -39,24 +35,12 @@ def issues_of(
             if not rows:
                 continue
             text = " ".join(stage.reasons.get(reason, "").split())
-            out.append(
-                Issue(
-                    key=key,
-                    reason=reason,
-                    stage=name,
-                    title=_title(text, reason),
-                    text=text,
-                    action=max(counts, key=lambda a: counts[a]),
-                    actions=counts,
-                    rows=rows,
-                    share=rows / n,
-                    embedded=0,
-                    overlaps=[
-                        Overlap(key=k, reason=k.split("@")[0], rows=c, share=c / rows)
-                        for k, c in sorted(over.get(key, {}).items(), key=lambda item: (-item[1], item[0]))[:3]
-                    ],
-                )
-            )
+            most = sorted(over.get(key, {}).items(), key=lambda item: (-item[1], item[0]))[:3]
+            out.append(Issue(
+                key=key, reason=reason, stage=name, title=_title(text, reason), text=text, action=max(counts, key=lambda a: counts[a]),
+                actions=counts, rows=rows, share=rows / n, embedded=0,
+                overlaps=[Overlap(key=k, reason=k.split("@")[0], rows=c, share=c / rows) for k, c in most],
+            ))  # fmt: skip
     return sorted(out, key=lambda issue: -issue.rows)
 
 

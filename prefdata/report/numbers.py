@@ -68,11 +68,7 @@ def _whole(values: Floats) -> bool:
 
 
 def histogram(
-    before: Floats,
-    after: Floats,
-    limit: float | None = None,
-    drops: Side | None = None,
-    inclusive: bool = True,
+    before: Floats, after: Floats, limit: float | None = None, drops: Side | None = None, inclusive: bool = True
 ) -> Histogram | None:
     """Both distributions in the same bins; an edge lies on the limit (on 0 where there is none)."""
     before, after = before[np.isfinite(before)], after[np.isfinite(after)]
@@ -94,20 +90,12 @@ def histogram(
     lowest, highest = float(before.min()), float(before.max())
     over = int(beyond(before, limit, drops, inclusive).sum()) if limit is not None and drops else 0
     return Histogram(
-        edges=edges,
-        before=count(before),
-        after=count(after),
-        n_before=len(before),
-        n_after=len(after),
-        lowest=short(lowest),
-        highest=short(highest),
-        clipped_low=lowest < first - step / 2,
-        clipped_high=highest > first + bins * step + step / 2,
-        limit=None if limit is None else short(limit),
-        drops=drops,
+        edges=edges, before=count(before), after=count(after), n_before=len(before), n_after=len(after),
+        lowest=short(lowest), highest=short(highest), clipped_low=lowest < first - step / 2,
+        clipped_high=highest > first + bins * step + step / 2, limit=None if limit is None else short(limit), drops=drops,
         below=(over if drops == "below" else len(before) - over) if drops else 0,
         above=(over if drops == "above" else len(before) - over) if drops else 0,
-    )
+    )  # fmt: skip
 
 
 def other_limits(score: Floats, limit: float, want: int = 5) -> list[float]:
@@ -153,15 +141,8 @@ def what_if(
         there = now if current else beyond(score, value, drops, inclusive)
         count = int((other_cause | (there & may)).sum())
         kept = asked - dropped - (count - base if verb == "drop" else 0)
-        out.append(
-            WhatIf(
-                limit=value,
-                acted=count,
-                acted_share=count / asked,
-                kept=kept,
-                kept_share=kept / asked,
-                change=count - base,
-                current=current,
-            )
-        )
+        out.append(WhatIf(
+            limit=value, acted=count, acted_share=count / asked, kept=kept, kept_share=kept / asked, change=count - base,
+            current=current,
+        ))  # fmt: skip
     return out

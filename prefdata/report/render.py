@@ -47,9 +47,8 @@ def percent(value: float | None, digits: int = 1) -> str:
         return "–"
     text = f"{100 * value:.{digits}f}"
     if 0 < value < 1 and float(text) in (0.0, 100.0):
-        return (
-            "<" if value < 0.5 else ">"
-        ) + f"\u202f{10**-digits if value < 0.5 else 100 - 10**-digits:.{digits}f}\u00a0%"
+        sign, bound = ("<", 10**-digits) if value < 0.5 else (">", 100 - 10**-digits)
+        return f"{sign}\u202f{bound:.{digits}f}\u00a0%"
     return f"{text}\u00a0%"
 
 
@@ -145,23 +144,12 @@ def _digest(text: str) -> str:
 
 def _environment() -> jinja2.Environment:
     made = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(HOME),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+        loader=jinja2.FileSystemLoader(HOME), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
     made.filters.update(
-        n=count,
-        pct=percent,
-        interval=interval,
-        change=change,
-        num=number,
-        size=megabytes,
-        visible=visible,
-        readable=readable,
-        chart=chart,
-    )
+        n=count, pct=percent, interval=interval, change=change, num=number, size=megabytes, visible=visible,
+        readable=readable, chart=chart,
+    )  # fmt: skip
     return made
 
 
@@ -177,14 +165,7 @@ def render(report: Report, run: Mapping[str, Any], rows: bool = True) -> str:
     }
     page = _environment().get_template("report.html.j2")
     return page.render(
-        report=report,
-        run=run,
-        rows={r.row: r for r in shown},
-        listed=sum(r.listed for r in shown),
-        config=json.dumps(report.config, indent=2, ensure_ascii=False),
-        style=style,
-        script=script,
-        data=embedded(data),
-        style_hash=_digest(style),
-        script_hash=_digest(script),
-    )
+        report=report, run=run, rows={r.row: r for r in shown}, listed=sum(r.listed for r in shown),
+        config=json.dumps(report.config, indent=2, ensure_ascii=False), style=style, script=script, data=embedded(data),
+        style_hash=_digest(style), script_hash=_digest(script),
+    )  # fmt: skip

@@ -14,16 +14,7 @@ from prefdata.decisions import ACTIONS, Decisions, Finding, Outcome, Signals
 from prefdata.report import examples, numbers
 from prefdata.report.examples import Row
 from prefdata.report.issues import issues_of, keys_of
-from prefdata.report.model import (
-    Example,
-    FindingReport,
-    Funnel,
-    Length,
-    Mark,
-    Report,
-    StageReport,
-    Totals,
-)
+from prefdata.report.model import Example, FindingReport, Funnel, Length, Mark, Report, StageReport, Totals
 from prefdata.report.numbers import Mask, short
 from prefdata.report.verdict import verdict_of
 from prefdata.stage import Stage
@@ -31,12 +22,8 @@ from prefdata.stage import Stage
 __all__ = ["Facts", "Row", "summarise"]
 UNEXPLAINED = "The stage gives no explanation of this word."
 FINDING_ROWS, ALL_FINDING_ROWS = 5, 60
-STATES: tuple[Literal["kept", "flagged", "swapped", "dropped"], ...] = (
-    "kept",
-    "flagged",
-    "swapped",
-    "dropped",
-)
+State = Literal["kept", "flagged", "swapped", "dropped"]
+STATES: tuple[State, ...] = ("kept", "flagged", "swapped", "dropped")
 
 
 @dataclass(frozen=True)
@@ -73,24 +60,12 @@ def summarise(facts: Facts) -> Report:
     totals = _totals(facts)
     tally = {i.key: sum(r.listed and any(m.issue == i.key for m in r.marks) for r in shown.rows) for i in issues}
     return Report(
-        prefdata=facts.version,
-        action=facts.action,
-        pipeline=facts.pipeline,
-        config=dict(facts.config),
-        seed=facts.seed,
-        source=dict(facts.source),
-        splits=dict(facts.splits),
-        gates=[dict(g) for g in facts.gates],
+        prefdata=facts.version, action=facts.action, pipeline=facts.pipeline, config=dict(facts.config), seed=facts.seed,
+        source=dict(facts.source), splits=dict(facts.splits), gates=[dict(g) for g in facts.gates], totals=totals,
         verdict=verdict_of(facts.action, facts.gates, bool(facts.source.get("partial")), totals, issues, stages),
-        totals=totals,
-        funnel=_funnel(names, facts),
-        issues=[i.model_copy(update={"embedded": tally[i.key]}) for i in issues],
-        stages=stages,
-        length=_length(facts),
-        rows=shown.rows,
-        rows_not_shown=shown.left_out,
-        cut_at=shown.cut_at,
-    )
+        funnel=_funnel(names, facts), issues=[i.model_copy(update={"embedded": tally[i.key]}) for i in issues],
+        stages=stages, length=_length(facts), rows=shown.rows, rows_not_shown=shown.left_out, cut_at=shown.cut_at,
+    )  # fmt: skip
 
 
 def _unique(names: Sequence[str]) -> list[str]:
@@ -105,15 +80,10 @@ def _totals(facts: Facts) -> Totals:
     n, kept = len(facts.outcome.stage), facts.outcome.kept
     stay = int(kept.sum())
     return Totals(
-        source_rows=int(facts.source.get("rows", n)),
-        pairs=n,
-        kept=stay,
-        dropped=n - stay,
-        kept_share=stay / n if n else None,
-        dropped_share=(n - stay) / n if n else None,
-        flagged=int((kept & facts.outcome.flagged).sum()),
-        swapped=int((kept & facts.outcome.swapped).sum()),
-    )
+        source_rows=int(facts.source.get("rows", n)), pairs=n, kept=stay, dropped=n - stay,
+        kept_share=stay / n if n else None, dropped_share=(n - stay) / n if n else None,
+        flagged=int((kept & facts.outcome.flagged).sum()), swapped=int((kept & facts.outcome.swapped).sum()),
+    )  # fmt: skip
 
 
 def _funnel(names: Sequence[str], facts: Facts) -> list[Funnel]:
@@ -121,19 +91,10 @@ def _funnel(names: Sequence[str], facts: Facts) -> list[Funnel]:
     out = []
     for key, stage, made in zip(names, facts.stages, facts.decisions, strict=True):
         dropped = made.count("drop")
-        out.append(
-            Funnel(
-                key=key,
-                name=stage.name(),
-                asked=len(made),
-                dropped=dropped,
-                flagged=made.count("flag"),
-                swapped=made.count("swap"),
-                kept=len(made) - dropped,
-                share=(len(made) - dropped) / n if n else 0.0,
-                before_share=len(made) / n if n else 0.0,
-            )
-        )
+        out.append(Funnel(
+            key=key, name=stage.name(), asked=len(made), dropped=dropped, flagged=made.count("flag"), swapped=made.count("swap"),
+            kept=len(made) - dropped, share=(len(made) - dropped) / n if n else 0.0, before_share=len(made) / n if n else 0.0,
+        ))  # fmt: skip
     return out
 
 
@@ -148,53 +109,31 @@ def _stage(key: str, stage: Stage, made: Decisions, kept: Mask) -> StageReport:
         over = numbers.beyond(made.score, limit, drops, inclusive)
         if (over & acted).any():
             verb = ACTIONS[int(np.bincount(made.action[over & acted]).argmax())]
-    has_score = bool(np.isfinite(made.score).any())
+    what_if = []
+    if limit is not None and drops is not None:
+        what_if = numbers.what_if(made.score, acted, limit, drops, inclusive, made.count("drop"), verb)
     chosen = examples.pick(made, drops, limit, over)
-    words = stage.documentation()
+    words: dict[str, Any] = stage.documentation()
     return StageReport(
-        key=key,
-        name=stage.name(),
-        asks=words["asks"],
-        why=words["why"],
-        how=words["how"],
-        misses=words["misses"],
-        references=words["references"],
-        parameters=stage.model_dump(mode="json"),
+        key=key, name=stage.name(), **words, parameters=stage.model_dump(mode="json"), scale=stage.scale, verb=verb,
         reasons={r: " ".join(stage.reasons.get(r, UNEXPLAINED).split()) for r in [*stage.reasons, *made.reasons]},
-        scale=stage.scale,
-        verb=verb,
-        findings=[_finding(key, f) for f in made.findings],
-        histogram=numbers.histogram(made.score, made.score[kept[made.rows]], limit, drops, inclusive)
-        if has_score
-        else None,
-        what_if=(
-            numbers.what_if(made.score, acted, limit, drops, inclusive, made.count("drop"), verb)
-            if limit is not None and drops is not None
-            else []
-        ),
+        findings=[_finding(key, f) for f in made.findings], what_if=what_if,
+        histogram=numbers.histogram(made.score, made.score[kept[made.rows]], limit, drops, inclusive),
         beyond_kept=int((over & ~acted).sum()) if over is not None else 0,
-        worst=chosen.worst,
-        near_acted=chosen.near_acted,
-        near_kept=chosen.near_kept,
-    )
+        worst=chosen.worst, near_acted=chosen.near_acted, near_kept=chosen.near_kept,
+    )  # fmt: skip
 
 
 def _finding(stage: str, found: Finding) -> FindingReport:
     value = found.value
     if isinstance(value, int | float | np.number) and not isinstance(value, bool):
         value = int(value) if isinstance(value, int | np.integer) else short(float(value))
-    bad = isinstance(value, float) and not np.isfinite(value)
+    low, high = (None if v is None or not np.isfinite(v) else short(float(v)) for v in (found.low, found.high))
     return FindingReport(
-        name=found.name,
-        value=None if bad else value,
-        low=None if found.low is None or not np.isfinite(found.low) else short(float(found.low)),
-        high=None if found.high is None or not np.isfinite(found.high) else short(float(found.high)),
-        n=int(found.n),
-        when=found.when,
-        text=found.text,
-        rows=[int(r) for r in found.rows[:FINDING_ROWS]],
+        name=found.name, value=None if isinstance(value, float) and not np.isfinite(value) else value, low=low, high=high,
+        n=int(found.n), when=found.when, text=found.text, rows=[int(r) for r in found.rows[:FINDING_ROWS]],
         key=f"{stage}.{found.name}",
-    )
+    )  # fmt: skip
 
 
 def _length(facts: Facts) -> Length:
@@ -203,25 +142,20 @@ def _length(facts: Facts) -> Length:
     sound = np.zeros(len(signals), bool)
     for where, got in signals.batches(["pair.fault"]):
         sound[where] = np.asarray(pa.array(got["pair.fault"], from_pandas=True).is_null())
-    gap = signals.column("pair.chosen_words").astype(np.float32) - signals.column("pair.rejected_words").astype(
-        np.float32
-    )
+    chosen, rejected = (signals.column(f"pair.{s}_words").astype(np.float32) for s in ("chosen", "rejected"))
+    gap = chosen - rejected
     sound &= np.isfinite(gap)
     kept = sound & facts.outcome.kept
     after = np.where(facts.outcome.swapped[kept], -gap[kept], gap[kept])
     before = gap[sound]
-    shares = [
-        numbers.wilson(int((g > 0).sum()), int((g != 0).sum()), ties=int((g == 0).sum())) for g in (before, after)
-    ]
-    return Length(before=shares[0], after=shares[1], histogram=numbers.histogram(before, after))
+    first, then = (
+        numbers.wilson(int((g > 0).sum()), int((g != 0).sum()), int((g == 0).sum())) for g in (before, after)
+    )
+    return Length(before=first, after=then, histogram=numbers.histogram(before, after))
 
 
 def _examples(
-    facts: Facts,
-    names: Sequence[str],
-    keys: Sequence[Sequence[str]],
-    stages: Sequence[StageReport],
-    own: Sequence[int],
+    facts: Facts, names: Sequence[str], keys: Sequence[Sequence[str]], stages: Sequence[StageReport], own: Sequence[int]
 ) -> examples.Shown:
     """Choose the rows, read them once and say what every stage said of them."""
     strata = []
