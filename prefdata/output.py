@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import io
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -115,12 +114,15 @@ def dump(value: Any) -> bytes:
 def write_decisions(path: Path, stages: Sequence[str], decisions: Sequence[Decisions]) -> None:
     """``audit/decisions.parquet``: every decision, keeps included, a row group a stage."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    tables = [d.table(name) for name, d in zip(stages, decisions, strict=True)]
-    full = pa.unify_schemas([t.schema for t in tables])
+    full = Decisions(np.empty(0, np.int64)).table("").schema
+    for name in ("weight", "flip_prob"):
+        if any(getattr(d, name) is not None for d in decisions):
+            full = full.append(pa.field(name, pa.float32()))
     part = path.with_name(path.name + ".part")
     with pq.ParquetWriter(part, full, compression="zstd", use_dictionary=["stage", "action", "reason", "limit"], write_statistics=False,
                           column_encoding={"row": "DELTA_BINARY_PACKED", "peer": "DELTA_BINARY_PACKED"}) as writer:  # fmt: skip
-        for table in tables:
+        for stage, made in zip(stages, decisions, strict=True):  # one table at a time: a million rows are 30 MB
+            table = made.table(stage)
             lacking = {f.name: pa.nulls(len(table), f.type) for f in full if f.name not in table.column_names}
             for name, nulls in lacking.items():
                 table = table.append_column(name, nulls)
@@ -159,17 +161,18 @@ def spotcheck(rows: Index, share: float, seed: int) -> Index:
 
 def write_spotcheck(path: Path, rows: Index, read: Callable[[Sequence[int]], Sequence[Row]], seed: int) -> None:
     """``spotcheck.csv``, blind (which side is left is a seeded coin toss) and safe to open in a spreadsheet."""
-    text = io.StringIO()
-    sheet = csv.writer(text)
-    sheet.writerow(["pd_id", "prompt", "left", "right", "verdict", "note"])
-    for start in range(0, len(rows), 1000):
-        for row in read(rows[start : start + 1000].tolist()):
-            sides = [row.chosen, row.rejected]
-            if xxhash.xxh3_64_intdigest(row.pd_id.encode(), seed) & 1:
-                sides.reverse()
-            cells = [row.pd_id, row.prompt, *sides, "", ""]
-            sheet.writerow(["'" + c if c.startswith(_FORMULA) else c for c in cells])
-    put(path, "\ufeff" + text.getvalue())
+    part = path.with_name(path.name + ".part")
+    with part.open("w", encoding="utf-8-sig", newline="") as file:
+        sheet = csv.writer(file)
+        sheet.writerow(["pd_id", "prompt", "left", "right", "verdict", "note"])
+        for start in range(0, len(rows), 1000):
+            for row in read(rows[start : start + 1000].tolist()):
+                sides = [row.chosen, row.rejected]
+                if xxhash.xxh3_64_intdigest(row.pd_id.encode(), seed) & 1:
+                    sides.reverse()
+                cells = [row.pd_id, row.prompt, *sides, "", ""]
+                sheet.writerow(["'" + c if c.startswith(_FORMULA) else c for c in cells])
+    part.rename(path)
 
 
 @dataclass(frozen=True)
