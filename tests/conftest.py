@@ -81,7 +81,10 @@ def tokenizer(tmp_path_factory):
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    made.train_from_iterator(text * 20, trainers.BpeTrainer(vocab_size=800, special_tokens=["<eos>"], initial_alphabet=alphabet, show_progress=False))
+    made.train_from_iterator(
+        text * 20,
+        trainers.BpeTrainer(vocab_size=800, special_tokens=["<eos>"], initial_alphabet=alphabet, show_progress=False),
+    )
     folder = tmp_path_factory.mktemp("tokenizer")
     PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<eos>", pad_token="<eos>").save_pretrained(folder)
     return folder

@@ -36,7 +36,13 @@ def made_rows(n=240, seed=0, chat=False):
 
     rows = []
     for i in range(n):
-        row = {"id": f"r{i}", "prompt": say(6, 14), "chosen": say(25, 45), "rejected": say(25, 45), "score": i if i < n // 2 else i + 0.5}
+        row = {
+            "id": f"r{i}",
+            "prompt": say(6, 14),
+            "chosen": say(25, 45),
+            "rejected": say(25, 45),
+            "score": i if i < n // 2 else i + 0.5,
+        }
         kind = rnd.random()
         earlier = rnd.choice(rows) if rows else row
         if kind < 0.06:
@@ -44,7 +50,11 @@ def made_rows(n=240, seed=0, chat=False):
         elif kind < 0.12:
             row |= {"prompt": earlier["prompt"], "chosen": earlier["rejected"], "rejected": earlier["chosen"]}
         elif kind < 0.2:
-            row |= {"prompt": earlier["prompt"], "chosen": f"{earlier['chosen']} {rnd.choice(WORDS)}", "rejected": earlier["rejected"]}
+            row |= {
+                "prompt": earlier["prompt"],
+                "chosen": f"{earlier['chosen']} {rnd.choice(WORDS)}",
+                "rejected": earlier["rejected"],
+            }
         elif kind < 0.24:
             row["rejected"] = row["chosen"] + " "
         elif kind < 0.28:
@@ -58,8 +68,12 @@ def made_rows(n=240, seed=0, chat=False):
         for row in rows:
             if isinstance(row["chosen"], str):
                 row["prompt"] = [{"role": "user", "content": row["prompt"]}]
-                row["chosen"], row["rejected"] = ([{"role": "assistant", "content": row[s]}] for s in ("chosen", "rejected"))
-        rows[n // 3]["chosen"] = [{"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {"x": 1}}}]}]
+                row["chosen"], row["rejected"] = (
+                    [{"role": "assistant", "content": row[s]}] for s in ("chosen", "rejected")
+                )
+        rows[n // 3]["chosen"] = [
+            {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {"x": 1}}}]}
+        ]
     return rows
 
 
@@ -103,7 +117,9 @@ def test_only_the_manifest_and_the_log_tell_of_the_run(first):
     assert str(one) not in report and "seconds" not in report and "workers" not in report
     manifest = json.loads((one / "manifest.json").read_bytes())
     assert {"engine", "workers", "wall_seconds", "peak_memory_bytes"} <= set(manifest["run"])
-    assert "workers" not in {k for key, value in manifest.items() if key != "run" and isinstance(value, dict) for k in value}
+    assert "workers" not in {
+        k for key, value in manifest.items() if key != "run" and isinstance(value, dict) for k in value
+    }
 
 
 TWICE = """
@@ -160,7 +176,12 @@ def killed_and_resumed(path, out, moments, workers):
     """Kill the run after each of these numbers of progress events, then let it end."""
     code = RUN.format(chunk=CHUNK, workers=workers)
     for events in moments:
-        with subprocess.Popen([sys.executable, "-c", code, str(path), str(out), "0.01"], stdout=subprocess.PIPE, text=True, start_new_session=True) as run:
+        with subprocess.Popen(
+            [sys.executable, "-c", code, str(path), str(out), "0.01"],
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as run:
             for _ in range(events):
                 if not run.stdout.readline():
                     break
@@ -196,7 +217,10 @@ def test_every_kind_of_file_may_be_cut(tmp_path, kind):
     """Cut into many chunks or not at all: the same rows, decisions and lines."""
     import gzip
 
-    rows = [{k: r[k] if isinstance(r[k], str) else "" for k in ("id", "prompt", "chosen", "rejected")} for r in made_rows(120, seed=2)]
+    rows = [
+        {k: r[k] if isinstance(r[k], str) else "" for k in ("id", "prompt", "chosen", "rejected")}
+        for r in made_rows(120, seed=2)
+    ]
     path = tmp_path / f"in.{kind}"
     if kind in ("json", "pretty"):
         path.write_text(json.dumps(rows, indent=2 if kind == "pretty" else None, ensure_ascii=False), encoding="utf-8")
@@ -222,22 +246,36 @@ def test_every_kind_of_file_may_be_cut(tmp_path, kind):
     for config in (None, "dropped"):
         assert loaded(tmp_path / "cut", config) == loaded(tmp_path / "whole", config)
     if kind in ("json", "pretty", "gz"):
-        lines = path.read_text("utf-8").splitlines() if kind != "gz" else gzip.decompress(path.read_bytes()).decode().splitlines()
+        lines = (
+            path.read_text("utf-8").splitlines()
+            if kind != "gz"
+            else gzip.decompress(path.read_bytes()).decode().splitlines()
+        )
         for row in loaded(tmp_path / "cut", "dropped"):
             assert f'"id": "{row["id"]}"' in "".join(lines[row["pd_line"] - 1 : row["pd_line"] + 1])
 
 
 def plain_rows(n):
-    return [{"prompt": f"Question {i}?", "chosen": f"Answer {i * 31} of many.", "rejected": f"No {i * 17}."} for i in range(n)]
+    return [
+        {"prompt": f"Question {i}?", "chosen": f"Answer {i * 31} of many.", "rejected": f"No {i * 17}."}
+        for i in range(n)
+    ]
 
 
 def test_the_first_chat_row_may_come_late(tmp_path):
     """Behind the rows that detection looks at: the whole set is chat."""
-    rows = [*plain_rows(1200), {"prompt": [{"role": "user", "content": "Late?"}], "chosen": "Yes, quite.", "rejected": "No, not at all."}]
-    result = prefdata.clean(str(write_lines(tmp_path / "in.jsonl", rows)), tmp_path / "out", chunk_bytes=9_000, workers=2)
+    rows = [
+        *plain_rows(1200),
+        {"prompt": [{"role": "user", "content": "Late?"}], "chosen": "Yes, quite.", "rejected": "No, not at all."},
+    ]
+    result = prefdata.clean(
+        str(write_lines(tmp_path / "in.jsonl", rows)), tmp_path / "out", chunk_bytes=9_000, workers=2
+    )
     got = loaded(tmp_path / "out")
     assert result.report.source["form"] == "chat" and len(got) == 1201
-    assert got[0]["prompt"] == [{"role": "user", "content": "Question 0?"}] and got[-1]["chosen"] == [{"role": "assistant", "content": "Yes, quite."}]
+    assert got[0]["prompt"] == [{"role": "user", "content": "Question 0?"}] and got[-1]["chosen"] == [
+        {"role": "assistant", "content": "Yes, quite."}
+    ]
 
 
 def test_a_system_text_or_a_score_may_come_late(tmp_path):
@@ -247,12 +285,17 @@ def test_a_system_text_or_a_score_may_come_late(tmp_path):
     rows[1150] |= {"score_chosen": 3, "score_rejected": 3}
     result = prefdata.clean(str(write_lines(tmp_path / "in.jsonl", rows)), tmp_path / "out", chunk_bytes=9_000)
     assert result.counts["reasons"] == {"tie": 1}
-    assert loaded(tmp_path / "out")[1100]["prompt"] == [{"role": "system", "content": "Be terse."}, {"role": "user", "content": "Question 1100?"}]
+    assert loaded(tmp_path / "out")[1100]["prompt"] == [
+        {"role": "system", "content": "Be terse."},
+        {"role": "user", "content": "Question 1100?"},
+    ]
 
 
 def test_a_prompt_may_come_late(tmp_path):
     """A known name behind the first rows is found, however the file is cut."""
-    rows = [{k: f"\n\nHuman: {r['prompt']}\n\nAssistant: {r[k]}" for k in ("chosen", "rejected")} for r in plain_rows(1200)]
+    rows = [
+        {k: f"\n\nHuman: {r['prompt']}\n\nAssistant: {r[k]}" for k in ("chosen", "rejected")} for r in plain_rows(1200)
+    ]
     rows[1100] = plain_rows(1101)[-1]
     path = write_lines(tmp_path / "in.jsonl", rows)
     for chunk_bytes in (9_000, 1 << 24):
@@ -288,7 +331,11 @@ def test_another_limit_measures_nothing_again(first, tmp_path, measured):
     result = prefdata.clean(str(path), tmp_path / "out", keep_scratch=True, **options)
     chunks = len(measured)
     assert chunks >= 8 and result.counts["reasons"]["near_duplicate"] > 0
-    strict = load("default", sets=["near_duplicate.threshold=1.0", "similar_responses.max_similarity=0.99"], skip=["contradiction"])[0]
+    strict = load(
+        "default",
+        sets=["near_duplicate.threshold=1.0", "similar_responses.max_similarity=0.99"],
+        skip=["contradiction"],
+    )[0]
     moved = prefdata.clean(str(path), tmp_path / "out", strict, resume=True, keep_scratch=True, **options)
     assert len(measured) == chunks  # a moved limit and a stage less: nothing is measured
     fresh = prefdata.clean(str(path), tmp_path / "fresh", strict, **options)
@@ -322,12 +369,27 @@ def test_nothing_behind_an_array_is_lost_in_silence(tmp_path, text):
         prefdata.audit(str(tmp_path / "in.json"))
 
 
+@pytest.mark.parametrize(
+    ("head", "oops", "tail"),
+    [('{"version": 1, "rows": [', "null", '], "end": [1]}'), ("[", "oops", "]")],
+    ids=["wrapped", "array"],
+)
 @pytest.mark.parametrize("chunk_bytes", [40, 1 << 20])
-def test_what_stands_between_the_objects_of_a_list(tmp_path, chunk_bytes):
+def test_what_stands_between_the_objects_of_a_list(tmp_path, chunk_bytes, head, oops, tail):
     rows = [json.dumps(r) for r in plain_rows(3)]
-    (tmp_path / "in.json").write_text(f'{{"version": 1, "rows": [\n5,\n{rows[0]},\n"a {{", [1, 2],\n\n{rows[1]} oops\n,{rows[2]},\n7\n], "end": [1]}}')
+    (tmp_path / "in.json").write_text(
+        f'{head}\n5,\n{rows[0]},\n"a {{", [1, 2],\n\n{rows[1]}, {oops}\n,{rows[2]},\n7\n{tail}'.replace(
+            ", oops\n", " oops\n"
+        ).replace("null\n,", "null,\n")
+    )
     prefdata.clean(str(tmp_path / "in.json"), tmp_path / "out", chunk_bytes=chunk_bytes)
-    assert [(r["pd_line"], r["pd_raw"]) for r in loaded(tmp_path / "out", "dropped")] == [(2, "5"), (4, '"a {"'), (4, "[1, 2]"), (6, "oops"), (8, "7")]
+    assert [(r["pd_line"], r["pd_raw"]) for r in loaded(tmp_path / "out", "dropped")] == [
+        (2, "5"),
+        (4, '"a {"'),
+        (4, "[1, 2]"),
+        (6, oops),
+        (8, "7"),
+    ]
     assert len(loaded(tmp_path / "out")) == 3
 
 
@@ -336,4 +398,6 @@ def test_a_column_that_the_mapping_displaces_is_carried_and_told(tmp_path):
     path = str(write_lines(tmp_path / "in.jsonl", rows))
     result = prefdata.clean(path, tmp_path / "out", columns={"prompt": "ask"})
     assert [(r["prompt"], r["pd_prompt"]) for r in loaded(tmp_path / "out")] == [(r["ask"], r["prompt"]) for r in rows]
-    assert result.report.source["changes"] == {"column 'prompt' is carried as 'pd_prompt': the mapping takes its name": 3}
+    assert result.report.source["changes"] == {
+        "column 'prompt' is carried as 'pd_prompt': the mapping takes its name": 3
+    }

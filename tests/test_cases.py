@@ -58,7 +58,13 @@ def test_01_byte_order_mark_and_line_ends(cleaned, tmp_path):
     rows = kept(tmp_path / "a")
     assert list(rows) == ["b1", "b2", "b3", "b4"] and rows == kept(tmp_path / "b")
     assert bytes_of(tmp_path / "a") == bytes_of(tmp_path / "b")
-    named = {(key, side) for key, row in rows.items() for side in ("prompt", "chosen", "rejected") for m in row[side] if "name" in m}
+    named = {
+        (key, side)
+        for key, row in rows.items()
+        for side in ("prompt", "chosen", "rejected")
+        for m in row[side]
+        if "name" in m
+    }
     assert named == {("b3", "rejected"), ("b4", "prompt")}
     assert rows["b3"]["rejected"] == [{"role": "assistant", "content": "Bonjour!", "name": "helper"}]
     assert not any("\r" in str(v) for row in rows.values() for v in row.values())
@@ -74,12 +80,18 @@ def test_01_csv_with_byte_order_mark(cleaned, case, tmp_path):
     cleaning_again_changes_nothing(tmp_path / "out")
 
 
-@pytest.mark.parametrize("name", ["array.json", "pretty.json", "array_named_lines.jsonl", "lines_named_json.json", "wrapped.json"])
+@pytest.mark.parametrize(
+    "name", ["array.json", "pretty.json", "array_named_lines.jsonl", "lines_named_json.json", "wrapped.json"]
+)
 def test_02_the_content_decides_not_the_name(cleaned, tmp_path, name):
     cleaned("02", name)
     rows = kept(tmp_path / "out")
     assert list(rows) == ["w1", "w2", "w3"]
-    assert rows["w3"]["prompt"] == 'Translate "river" into Spanish.' and rows["w3"]["chosen"] == "río" and rows["w3"]["rejected"] == "montaña"
+    assert (
+        rows["w3"]["prompt"] == 'Translate "river" into Spanish.'
+        and rows["w3"]["chosen"] == "río"
+        and rows["w3"]["rejected"] == "montaña"
+    )
     cleaning_again_changes_nothing(tmp_path / "out")
 
 
@@ -94,7 +106,9 @@ def test_02_no_list_of_rows(cli, case, tmp_path):
     assert "Traceback" not in ended.err and not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(("name", "line", "ids"), [("rows.jsonl", 3, ["L1", "L2", "L4", "L5"]), ("two_on_one_line.jsonl", 2, ["L1", "L5"])])
+@pytest.mark.parametrize(
+    ("name", "line", "ids"), [("rows.jsonl", 3, ["L1", "L2", "L4", "L5"]), ("two_on_one_line.jsonl", 2, ["L1", "L5"])]
+)
 def test_03_a_broken_line_is_named(cli, case, tmp_path, name, line, ids):
     ended = cli("clean", case("03") / name, tmp_path / "out")
     assert ended.code == 0 and "parse_error 1" in ended.out
@@ -151,9 +165,14 @@ def test_06_empty_and_blank_answers(cleaned, case, tmp_path):
     result = cleaned("06")
     rows = kept(tmp_path / "out")
     assert set(rows) - {"e10"} == {"e1", "e8", "e9"}
-    assert reasons(tmp_path / "out") == {**dict.fromkeys(("e2", "e3", "e4", "e5", "e7", "e11"), "empty_completion"), "e6": "empty_prompt"}
+    assert reasons(tmp_path / "out") == {
+        **dict.fromkeys(("e2", "e3", "e4", "e5", "e7", "e11"), "empty_completion"),
+        "e6": "empty_prompt",
+    }
     given = source(case("06") / "rows.jsonl")
-    assert all(text_of(row[side]) == given[key][side] for key, row in rows.items() for side in ("prompt", "chosen", "rejected"))
+    assert all(
+        text_of(row[side]) == given[key][side] for key, row in rows.items() for side in ("prompt", "chosen", "rejected")
+    )
     flagged = [d for d in result.decisions.to_pylist() if d["reason"] == "special_token"]
     assert [(d["row"], d["action"]) for d in flagged] == [(9, "flag")]  # e10 stays, and is reported
     scores = [d["score"] for d in result.decisions.to_pylist() if d["stage"] == "similar_responses"]
@@ -166,7 +185,9 @@ def test_07_identical_answers(cleaned, case, tmp_path):
     rows = kept(tmp_path / "out")
     given = source(case("07") / "rows.jsonl")
     assert set(rows) == {"i6", "i7"}
-    assert all(text_of(row[side]) == given[key][side] for key, row in rows.items() for side in ("prompt", "chosen", "rejected"))
+    assert all(
+        text_of(row[side]) == given[key][side] for key, row in rows.items() for side in ("prompt", "chosen", "rejected")
+    )
     assert reasons(tmp_path / "out") == dict.fromkeys(("i1", "i2", "i3", "i4", "i5", "i8"), "identical_pair")
     found = {f.name: f.value for f in result.findings}
     assert (found["identical_exact"], found["identical_normalised"]) == (2, 4)  # i1 i8, and i2 i3 i4 i5
@@ -272,12 +293,20 @@ def test_14_dialogues_without_a_prompt_column(cleaned, case, tmp_path):
     rows = kept(tmp_path / "out")
     assert list(rows) == ["h1", "h2", "h6", "h8", "h9"]
     for key, row in rows.items():
-        assert row["prompt"] + row["chosen"] == given[key]["chosen"] and row["prompt"] + row["rejected"] == given[key]["rejected"]
+        assert (
+            row["prompt"] + row["chosen"] == given[key]["chosen"]
+            and row["prompt"] + row["rejected"] == given[key]["rejected"]
+        )
         assert row["prompt"].endswith("\n\nAssistant:")
     answers = {key: (row["chosen"].strip(), row["rejected"].strip()) for key, row in rows.items()}
     assert answers["h8"] == ("42", "48") and answers["h6"] == ("In spring", "In spring and never again")
     assert answers["h9"] == ("It marks what a person typed.", "Nothing.")
-    assert reasons(tmp_path / "out") == {"h3": "prompt_mismatch", "h4": "bad_messages", "h5": "identical_pair", "h7": "empty_completion"}
+    assert reasons(tmp_path / "out") == {
+        "h3": "prompt_mismatch",
+        "h4": "bad_messages",
+        "h5": "identical_pair",
+        "h7": "empty_completion",
+    }
     cleaning_again_changes_nothing(tmp_path / "out")
 
 
@@ -305,7 +334,9 @@ def test_16_system_text_and_repeated_prompt(cleaned, tmp_path):
     assert rows["p5"]["prompt"] == [{"role": "user", "content": "Is there a cafe?"}]
     assert rows["p7"]["prompt"] == [{"role": "user", "content": "Which floor holds the maps?"}]
     assert rows["p6"]["prompt"] == [{"role": "user", "content": "Is there wireless internet?"}]
-    assert rows["p6"]["chosen"] == [{"role": "assistant", "content": "Yes, ask at the desk for the code, it changes daily."}]
+    assert rows["p6"]["chosen"] == [
+        {"role": "assistant", "content": "Yes, ask at the desk for the code, it changes daily."}
+    ]
     assert rows["p6"]["rejected"] == [{"role": "assistant", "content": "No."}]
     cleaning_again_changes_nothing(tmp_path / "out")
 
@@ -423,7 +454,10 @@ def test_23_the_input_is_never_overwritten(cli, case, tmp_path, place):
     for more in ([], ["--overwrite"]):
         ended = cli("clean", tmp_path / "rows.jsonl", tmp_path / place, *more)
         assert ended.code == 2 and "Traceback" not in ended.err
-    assert (tmp_path / "rows.jsonl").read_bytes() == before and sorted(p.name for p in tmp_path.iterdir()) == ["rows.jsonl", "sub"]
+    assert (tmp_path / "rows.jsonl").read_bytes() == before and sorted(p.name for p in tmp_path.iterdir()) == [
+        "rows.jsonl",
+        "sub",
+    ]
 
 
 @pytest.mark.parametrize("name", ["../../up", "a/b", "..", "/tmp/x", "C:\\x"])
@@ -451,7 +485,11 @@ def test_24_nothing_left(cli, case, tmp_path):
     ended = cli("clean", case("24") / "rows.jsonl", tmp_path / "out")
     assert ended.code == 1 and "0 of 3 rows left" in ended.err
     assert all(word in ended.err for word in ("empty_completion", "identical_pair", "empty_prompt"))
-    assert reasons(tmp_path / "out") == {"q1": "empty_completion", "q2": "identical_pair", "q3": "empty_prompt"} if (tmp_path / "out/audit/dropped").exists() else True
+    assert (
+        reasons(tmp_path / "out") == {"q1": "empty_completion", "q2": "identical_pair", "q3": "empty_prompt"}
+        if (tmp_path / "out/audit/dropped").exists()
+        else True
+    )
     assert not (tmp_path / "out/data").exists() and (tmp_path / "out/report.html").exists()
     assert json.loads((tmp_path / "out/manifest.json").read_bytes())["status"] == "empty"
     issues = {i["reason"]: i["actions"] for i in report_of(tmp_path / "out")["issues"]}
@@ -492,5 +530,7 @@ def test_27_scores_do_not_depend_on_sides_or_neighbours(case, metric):
 
     straight = scores(rows)
     assert all(s is not None and 0 <= s <= 1 for s in straight)
-    assert scores([{**r, "chosen": r["rejected"], "rejected": r["chosen"]} for r in rows]) == pytest.approx(straight, abs=1e-6)
+    assert scores([{**r, "chosen": r["rejected"], "rejected": r["chosen"]} for r in rows]) == pytest.approx(
+        straight, abs=1e-6
+    )
     assert [scores([r])[0] for r in rows] == straight

@@ -24,7 +24,12 @@ from prefdata.stage import shipped
 SAMPLE = Path(prefdata.__file__).parent / "samples/planted.jsonl"
 GOOD = [
     {"id": "a", "prompt": "What do bees make?", "chosen": "Honey, which they store in wax cells.", "rejected": "Milk."},
-    {"id": "b", "prompt": "Where do owls sleep?", "chosen": "In hollow trees, mostly by day.", "rejected": "Under the sea."},
+    {
+        "id": "b",
+        "prompt": "Where do owls sleep?",
+        "chosen": "In hollow trees, mostly by day.",
+        "rejected": "Under the sea.",
+    },
     {"id": "c", "prompt": "What is rain?", "chosen": "Water that falls from clouds.", "rejected": "A kind of bread."},
     {"id": "d", "prompt": "What is rain?", "chosen": "", "rejected": "A kind of bread."},
 ]
@@ -78,14 +83,27 @@ def test_audit(cli, rows):
 def test_audit_with_a_folder_writes_a_report_and_no_data(cli, rows, tmp_path):
     assert cli("audit", rows, tmp_path / "out").code == 0
     names = {str(p.relative_to(tmp_path / "out")) for p in (tmp_path / "out").rglob("*") if p.is_file()}
-    assert names == {"report.html", "manifest.json", "audit/decisions.parquet", "audit/signals.parquet", "audit/report.json", "audit/run.log.jsonl"}
+    assert names == {
+        "report.html",
+        "manifest.json",
+        "audit/decisions.parquet",
+        "audit/signals.parquet",
+        "audit/report.json",
+        "audit/run.log.jsonl",
+    }
 
 
 def test_clean(cli, rows, tmp_path):
     ended = cli("clean", rows, tmp_path / "out")
-    assert ended.code == 0 and "kept 3 (75.0 %)" in ended.out and "dropped 1" in ended.out and "load_dataset" in ended.out
+    assert (
+        ended.code == 0 and "kept 3 (75.0 %)" in ended.out and "dropped 1" in ended.out and "load_dataset" in ended.out
+    )
     assert ids(tmp_path / "out") == ["a", "b", "c"] and dropped(tmp_path / "out")[0]["id"] == "d"
-    names = {str(p.relative_to(tmp_path / "out")) for p in (tmp_path / "out").rglob("*") if p.is_file() and "recipes" not in p.parts}
+    names = {
+        str(p.relative_to(tmp_path / "out"))
+        for p in (tmp_path / "out").rglob("*")
+        if p.is_file() and "recipes" not in p.parts
+    }
     assert names == {
         "README.md", "data/train/part-00000.parquet", "report.html", "manifest.json", "spotcheck.csv", "audit/dropped/part-00000.parquet",
         "audit/decisions.parquet", "audit/signals.parquet", "audit/report.json", "audit/run.log.jsonl",
@@ -113,12 +131,22 @@ COMMANDS = {
 def test_json_is_one_document_and_nothing_else(cli, rows, tmp_path, finished, name, place):
     if "COPY" in COMMANDS[name]:
         shutil.copytree(finished, tmp_path / "copy")
-    places = {"IN": rows, "OUT": tmp_path / "out", "DONE": finished, "COPY": tmp_path / "copy", "DIR": tmp_path / "made"}
+    places = {
+        "IN": rows,
+        "OUT": tmp_path / "out",
+        "DONE": finished,
+        "COPY": tmp_path / "copy",
+        "DIR": tmp_path / "made",
+    }
     words = [places.get(w, w) for w in COMMANDS[name]]
     ended = cli("--json", *words) if place == "before" else cli(*words, "--json")
     assert ended.code == 0
     assert isinstance(json.loads(ended.out), dict)
-    plain = cli(*words, *(["--overwrite"] if "OUT" in COMMANDS[name] else [])) if name != "init" else cli("init", tmp_path / "again")
+    plain = (
+        cli(*words, *(["--overwrite"] if "OUT" in COMMANDS[name] else []))
+        if name != "init"
+        else cli("init", tmp_path / "again")
+    )
     assert plain.code == 0 and plain.out.strip() and (name == "schema" or not plain.out.lstrip().startswith("{"))
 
 
@@ -128,7 +156,14 @@ def test_json_of_a_run_has_its_numbers(cli, rows, tmp_path):
     assert document["ok"] is True and document["splits"] == {"train": 3} and document["out"] == str(tmp_path / "out")
     assert document["gates"][0]["gate"] == "kept>=50%" and document["gates"][0]["ok"] is True
     assert [s["stage"] for s in document["stages"]][:2] == ["malformed", "contradiction"]
-    assert document["stages"][0] == {"stage": "malformed", "in": 4, "drop": 1, "flag": 0, "swap": 0, "reasons": {"empty_completion": {"drop": 1}}}
+    assert document["stages"][0] == {
+        "stage": "malformed",
+        "in": 4,
+        "drop": 1,
+        "flag": 0,
+        "swap": 0,
+        "reasons": {"empty_completion": {"drop": 1}},
+    }
 
 
 def test_json_of_an_error_leaves_stdout_empty(cli, tmp_path):
@@ -146,7 +181,9 @@ def test_a_gate_that_fails_ends_with_1_and_the_output_is_there(cli, rows, tmp_pa
     assert json.loads((tmp_path / "out/manifest.json").read_bytes())["status"] == "gate_failed"
     assert ids(tmp_path / "out") == ["a", "b", "c"]
     assert "Gate failed" in (tmp_path / "out/report.html").read_text("utf-8")
-    assert cli("clean", rows, tmp_path / "out", "--overwrite", "--gate", "empty_completion<=10%", "--exit-zero").code == 0
+    assert (
+        cli("clean", rows, tmp_path / "out", "--overwrite", "--gate", "empty_completion<=10%", "--exit-zero").code == 0
+    )
     assert cli("audit", rows, "--gate", "kept>=3").code == 0
     assert cli("audit", rows, "--gate", "kept>3").code == 1
     assert cli("audit", rows, "--gate", "kept>=3", "--gate", "malformed<1").code == 1
@@ -160,7 +197,15 @@ def test_what_gates_can_say(cli, rows, gate, holds):
     assert cli("audit", rows, "--gate", gate).code == (0 if holds else 1)
 
 
-@pytest.mark.parametrize(("gate", "hint"), [("empty_completio<=5%", "empty_completion"), ("kept=5", "comparison"), ("longer_chosen<5", "%"), ("kept<=x%", "number")])
+@pytest.mark.parametrize(
+    ("gate", "hint"),
+    [
+        ("empty_completio<=5%", "empty_completion"),
+        ("kept=5", "comparison"),
+        ("longer_chosen<5", "%"),
+        ("kept<=x%", "number"),
+    ],
+)
 def test_a_gate_that_says_nothing_known(cli, rows, gate, hint):
     refused(cli("audit", rows, "--gate", gate), hint)
 
@@ -199,7 +244,11 @@ def test_input_that_cannot_be_read(cli, tmp_path):
         ("bad.parquet", b"PAR1 and nothing else", ["bad.parquet", "Parquet"]),
         ("wide.jsonl", '{"prompt": "a"}'.encode("utf-16"), ["wide.jsonl", "UTF-16"]),
         ("lfs.jsonl", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", ["lfs.jsonl", "git lfs pull"]),
-        ("other.jsonl", b'{"question": "a", "response_a": "b", "response_b": "c"}\n', ["question, response_a, response_b", "--columns"]),
+        (
+            "other.jsonl",
+            b'{"question": "a", "response_a": "b", "response_b": "c"}\n',
+            ["question, response_a, response_b", "--columns"],
+        ),
         ("latin.csv", "prompt,chosen,rejected\né,à,ü\n".encode("latin-1"), ["latin.csv", "not UTF-8"]),
         ("twice.csv", b"prompt,chosen,chosen\na,b,c\n", ["twice.csv", "two columns named 'chosen'"]),
     ]:
@@ -216,7 +265,12 @@ def test_a_bug_ends_with_3_and_says_so(cli, rows, monkeypatch):
 
     monkeypatch.setattr("prefdata.run.summarise", broken)
     ended = cli("audit", rows)
-    assert ended.code == 3 and "ZeroDivisionError: deep inside" in ended.err and "Please report it" in ended.err and ended.out == ""
+    assert (
+        ended.code == 3
+        and "ZeroDivisionError: deep inside" in ended.err
+        and "Please report it" in ended.err
+        and ended.out == ""
+    )
 
 
 def test_debug_shows_where_an_error_comes_from(cli, tmp_path):
@@ -225,7 +279,9 @@ def test_debug_shows_where_an_error_comes_from(cli, tmp_path):
 
 
 def spawn(*words, **more):
-    return subprocess.Popen([sys.executable, "-m", "prefdata", *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
+    return subprocess.Popen(
+        [sys.executable, "-m", "prefdata", *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more
+    )
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -253,9 +309,17 @@ main()
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_interrupted_in_the_middle_and_resumed(tmp_path, workers):
-    path = write_lines(tmp_path / "in.jsonl", [{"prompt": f"Question {i}?", "chosen": f"Answer {i} " * 40, "rejected": f"No {i}"} for i in range(4000)])
+    path = write_lines(
+        tmp_path / "in.jsonl",
+        [{"prompt": f"Question {i}?", "chosen": f"Answer {i} " * 40, "rejected": f"No {i}"} for i in range(4000)],
+    )
     words = ["clean", str(path), str(tmp_path / "out"), "--workers", str(workers)]
-    with subprocess.Popen([sys.executable, "-c", MANY_CHUNKS, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as run:
+    with subprocess.Popen(
+        [sys.executable, "-c", MANY_CHUNKS, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as run:
         for _ in range(600):
             if len(list((tmp_path / "out/.work").glob("measured-*.json"))) > 5:
                 break
@@ -263,7 +327,12 @@ def test_interrupted_in_the_middle_and_resumed(tmp_path, workers):
         os.killpg(run.pid, signal.SIGINT)  # as a terminal does it: to the workers too
         _, err = run.communicate(timeout=60)
     assert run.returncode == 130 and b"Traceback" not in err
-    assert subprocess.run([sys.executable, "-c", MANY_CHUNKS, *words, "--resume"], capture_output=True, timeout=300).returncode == 0
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", MANY_CHUNKS, *words, "--resume"], capture_output=True, timeout=300
+        ).returncode
+        == 0
+    )
     assert len(loaded(tmp_path / "out")) == 4000
 
 
@@ -280,7 +349,11 @@ def test_a_closed_pipe_ends_quietly(words):
 
 
 def test_global_options_stand_anywhere(cli, rows):
-    assert cli("-q", "audit", rows).out == "" and cli("audit", rows, "-q").out == "" and cli("audit", "--quiet", rows).out == ""
+    assert (
+        cli("-q", "audit", rows).out == ""
+        and cli("audit", rows, "-q").out == ""
+        and cli("audit", "--quiet", rows).out == ""
+    )
     refused(cli("audit", rows, "--color=pink"), "--color")
     assert cli("audit", rows, "--color", "never").code == 0
     quiet = cli("audit", rows, "-qq", "--gate", "kept>3")
@@ -301,7 +374,9 @@ def test_version(cli):
     assert (ended.code, ended.out) == (0, f"prefdata {version('prefdata')}\n")
 
 
-@pytest.mark.parametrize("command", ["", "audit", "clean", "report", "stages", "explain", "explain-row", "schema", "init", "doctor"])
+@pytest.mark.parametrize(
+    "command", ["", "audit", "clean", "report", "stages", "explain", "explain-row", "schema", "init", "doctor"]
+)
 def test_help(cli, command):
     ended = cli(*([command] if command else []), "--help")
     assert ended.code == 0 and ended.out.startswith("Usage: ") and "--help" in ended.out
@@ -338,7 +413,9 @@ def yaml(tmp_path, text):
 
 def test_numbers_and_words_of_yaml(cli, rows, tmp_path):
     cli("audit", rows, tmp_path / "out", "-p", yaml(tmp_path, "stages:\n  - near_duplicate: {threshold: 5e-7}\n"))
-    assert report_of(tmp_path / "out")["config"]["stages"][1] == {"near_duplicate": {"threshold": 5e-7, "action": "drop"}}
+    assert report_of(tmp_path / "out")["config"]["stages"][1] == {
+        "near_duplicate": {"threshold": 5e-7, "action": "drop"}
+    }
     ended = cli("audit", rows, "-p", yaml(tmp_path, "stages:\n  - near_duplicate: {action: no}\n"))
     refused(ended, "mine.yaml:2: near_duplicate.action", "'no'")  # the word, not False
 
@@ -367,11 +444,28 @@ def test_mistakes_in_a_pipeline_name_file_and_line(cli, rows, tmp_path, text, wo
 
 
 def test_set(cli, rows, tmp_path):
-    cli("audit", rows, tmp_path / "out", "--set", "near_duplicate.threshold=0.75", "--set", "similar_responses.max_similarity=null")
+    cli(
+        "audit",
+        rows,
+        tmp_path / "out",
+        "--set",
+        "near_duplicate.threshold=0.75",
+        "--set",
+        "similar_responses.max_similarity=null",
+    )
     stages = {name: given for stage in report_of(tmp_path / "out")["config"]["stages"] for name, given in stage.items()}
     assert stages["near_duplicate"]["threshold"] == 0.75 and stages["similar_responses"]["max_similarity"] is None
-    refused(cli("audit", rows, "--set", "near_duplicate.treshold=0.7"), "--set near_duplicate.treshold", "no such parameter", "Did you mean threshold (number, 0-1, default 0.8)?")
-    refused(cli("audit", rows, "--set", "near_dup.threshold=0.7"), "--set near_dup.threshold", "Did you mean near_duplicate?")
+    refused(
+        cli("audit", rows, "--set", "near_duplicate.treshold=0.7"),
+        "--set near_duplicate.treshold",
+        "no such parameter",
+        "Did you mean threshold (number, 0-1, default 0.8)?",
+    )
+    refused(
+        cli("audit", rows, "--set", "near_dup.threshold=0.7"),
+        "--set near_dup.threshold",
+        "Did you mean near_duplicate?",
+    )
     refused(cli("audit", rows, "--set", "near_duplicate.threshold=hot"), "--set near_duplicate.threshold", "'hot'")
     refused(cli("audit", rows, "--set", "threshold=0.7"), "not stage.parameter=value")
     refused(cli("audit", rows, "--set", "near_duplicate.threshold"), "not stage.parameter=value")
@@ -384,7 +478,11 @@ def stages_of(ended):
 
 
 def test_only_and_skip(cli, rows):
-    assert stages_of(cli("audit", rows, "--json", "--only", "exact_duplicate,near_duplicate")) == ["malformed", "exact_duplicate", "near_duplicate"]
+    assert stages_of(cli("audit", rows, "--json", "--only", "exact_duplicate,near_duplicate")) == [
+        "malformed",
+        "exact_duplicate",
+        "near_duplicate",
+    ]
     skipped = stages_of(cli("audit", rows, "--json", "--skip", "near_duplicate,contradiction"))
     assert skipped == ["malformed", "exact_duplicate", "similar_responses", "token_length"]
 
@@ -416,7 +514,12 @@ def test_the_schema_accepts_what_is_shipped_and_refuses_what_is_not(cli):
     schema = json.loads(cli("schema").out)
     for name in ("certain", "default", "strict", "full"):
         jsonschema.validate(YAML(typ="safe").load(find(name)[1]), schema)
-    for wrong in ({"stages": ["near_dup"]}, {"stages": [{"near_duplicate": {"treshold": 0.7}}]}, {"stages": [{"near_duplicate": {"threshold": 7}}]}, {"stage": []}):
+    for wrong in (
+        {"stages": ["near_dup"]},
+        {"stages": [{"near_duplicate": {"treshold": 0.7}}]},
+        {"stages": [{"near_duplicate": {"threshold": 7}}]},
+        {"stage": []},
+    ):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(wrong, schema)
 
@@ -425,7 +528,10 @@ def test_the_schema_accepts_what_is_shipped_and_refuses_what_is_not(cli):
 
 
 def test_columns(cli, tmp_path):
-    path = write_lines(tmp_path / "in.jsonl", [{"ask": r["prompt"], "good": r["chosen"], "bad": r["rejected"], "id": r["id"]} for r in GOOD])
+    path = write_lines(
+        tmp_path / "in.jsonl",
+        [{"ask": r["prompt"], "good": r["chosen"], "bad": r["rejected"], "id": r["id"]} for r in GOOD],
+    )
     refused(cli("audit", path), "ask, good, bad, id", "--columns")
     ended = cli("clean", path, tmp_path / "out", "--columns", "prompt=ask,chosen=good,rejected=bad")
     assert ended.code == 0 and "prompt = ask, chosen = good, rejected = bad" in ended.out
@@ -436,7 +542,13 @@ def test_columns(cli, tmp_path):
 
 
 def test_a_column_whose_name_the_mapping_takes_is_not_lost(cli, tmp_path):
-    path = write_lines(tmp_path / "in.jsonl", [{"prompt": "the first draft", "ask": r["prompt"], "chosen": r["chosen"], "rejected": r["rejected"]} for r in GOOD])
+    path = write_lines(
+        tmp_path / "in.jsonl",
+        [
+            {"prompt": "the first draft", "ask": r["prompt"], "chosen": r["chosen"], "rejected": r["rejected"]}
+            for r in GOOD
+        ],
+    )
     ended = cli("clean", path, tmp_path / "out", "--columns", "prompt=ask")
     if ended.code == 2:
         assert "prompt" in ended.err  # to refuse is fine
@@ -446,7 +558,10 @@ def test_a_column_whose_name_the_mapping_takes_is_not_lost(cli, tmp_path):
 
 
 def test_detected_columns_are_told(cli, tmp_path):
-    path = write_lines(tmp_path / "in.jsonl", [{"question": r["prompt"], "response_j": r["chosen"], "response_k": r["rejected"]} for r in GOOD])
+    path = write_lines(
+        tmp_path / "in.jsonl",
+        [{"question": r["prompt"], "response_j": r["chosen"], "response_k": r["rejected"]} for r in GOOD],
+    )
     assert "prompt = question, chosen = response_j, rejected = response_k" in cli("audit", path).out
 
 
@@ -461,17 +576,30 @@ def test_limit_reads_the_first_rows_and_says_partial(cli, rows, tmp_path):
 def test_dry_run_writes_nothing(cli, rows, at_home):
     before = sorted(str(p) for p in at_home.rglob("*"))
     ended = cli("clean", rows, at_home / "out", "--dry-run", "--split", "test=0.3")
-    assert ended.code == 0 and "nothing was written" in ended.out and "prompt = prompt" in ended.out and "would keep 3" in ended.out
+    assert (
+        ended.code == 0
+        and "nothing was written" in ended.out
+        and "prompt = prompt" in ended.out
+        and "would keep 3" in ended.out
+    )
     assert sorted(str(p) for p in at_home.rglob("*")) == before
     document = json.loads(cli("clean", rows, at_home / "out", "--dry-run", "--json").out)
-    assert document["read"] == 4 and document["would_keep_of_read"] == 3 and document["input_bytes"] == rows.stat().st_size
+    assert (
+        document["read"] == 4 and document["would_keep_of_read"] == 3 and document["input_bytes"] == rows.stat().st_size
+    )
     refused(cli("clean", "-", at_home / "out", "--dry-run"), "stdin")
 
 
 def test_a_bad_row_stops_when_asked(cli, tmp_path):
     path = tmp_path / "in.jsonl"
     path.write_text("".join(json.dumps(r) + "\n" for r in GOOD[:2]) + '\n{"id": "x", "prompt": "p", "chosen": "c"}\n')
-    refused(cli("clean", path, tmp_path / "out", "--on-bad-row", "stop"), "in.jsonl:4", "missing_field", "rejected", "--on-bad-row skip")
+    refused(
+        cli("clean", path, tmp_path / "out", "--on-bad-row", "stop"),
+        "in.jsonl:4",
+        "missing_field",
+        "rejected",
+        "--on-bad-row skip",
+    )
     assert not (tmp_path / "out").exists()
     assert cli("clean", path, tmp_path / "out", "--on-bad-row", "skip").code == 0
     assert (dropped(tmp_path / "out")[0]["pd_line"], dropped(tmp_path / "out")[0]["pd_code"]) == (4, "missing_field")
@@ -485,10 +613,20 @@ def many(n=60):
     for i in range(n):
         k = i // 3
         topic = f"{words[k % 16]} and the {words[k // 16 + 3]} of the {words[(k * 5 + 7) % 16]} with {words[(k * 3 + 1) % 16]} near {words[(k * 11 + 2) % 16]}"
-        out.append({"id": f"r{i}", "prompt": f"Tell me of the {topic}?", "chosen": f"Tale {i} of the {topic}.", "rejected": f"No tale {i}."})
+        out.append(
+            {
+                "id": f"r{i}",
+                "prompt": f"Tell me of the {topic}?",
+                "chosen": f"Tale {i} of the {topic}.",
+                "rejected": f"No tale {i}.",
+            }
+        )
     out[10] |= {"prompt": out[1]["prompt"], "chosen": out[1]["chosen"], "rejected": out[1]["rejected"]}
     long = " ".join(words * 3)
-    out += [{"id": f"n{i}", "prompt": f"{long} {ending}", "chosen": f"{long} chosen", "rejected": f"{long[::-1]} rejected"} for i, ending in enumerate(("first", "other", "third"))]
+    out += [
+        {"id": f"n{i}", "prompt": f"{long} {ending}", "chosen": f"{long} chosen", "rejected": f"{long[::-1]} rejected"}
+        for i, ending in enumerate(("first", "other", "third"))
+    ]
     return out
 
 
@@ -512,7 +650,11 @@ def test_three_splits_and_no_empty_one(cli, tmp_path):
     path = write_lines(tmp_path / "in.jsonl", many())
     cli("clean", path, tmp_path / "out", "--split", "test=0.3,validation=0.3")
     parts = {s: {r["prompt"] for r in loaded(tmp_path / "out", split=s)} for s in ("train", "test", "validation")}
-    assert not parts["train"] & parts["test"] and not parts["train"] & parts["validation"] and not parts["test"] & parts["validation"]
+    assert (
+        not parts["train"] & parts["test"]
+        and not parts["train"] & parts["validation"]
+        and not parts["test"] & parts["validation"]
+    )
     one = write_lines(tmp_path / "one.jsonl", GOOD[:1])
     assert cli("clean", one, tmp_path / "small", "--split", "test=0.5").code == 0
     from datasets import load_dataset
@@ -523,22 +665,34 @@ def test_three_splits_and_no_empty_one(cli, tmp_path):
 def test_format(cli, rows, tmp_path):
     assert cli("clean", rows, tmp_path / "chat", "--format", "chat").code == 0
     first = loaded(tmp_path / "chat")[0]
-    assert first["prompt"] == [{"role": "user", "content": GOOD[0]["prompt"]}] and first["rejected"] == [{"role": "assistant", "content": "Milk."}]
+    assert first["prompt"] == [{"role": "user", "content": GOOD[0]["prompt"]}] and first["rejected"] == [
+        {"role": "assistant", "content": "Milk."}
+    ]
     assert cli("clean", rows, tmp_path / "implicit", "--format", "implicit").code == 0
     first = loaded(tmp_path / "implicit")[0]
     assert "prompt" not in first
-    assert first["chosen"] == [{"role": "user", "content": GOOD[0]["prompt"]}, {"role": "assistant", "content": GOOD[0]["chosen"]}]
+    assert first["chosen"] == [
+        {"role": "user", "content": GOOD[0]["prompt"]},
+        {"role": "assistant", "content": GOOD[0]["chosen"]},
+    ]
     assert cli("clean", rows, tmp_path / "text", "--format", "text").code == 0
     assert loaded(tmp_path / "text")[0]["prompt"] == GOOD[0]["prompt"]
     assert cli("clean", tmp_path / "implicit", tmp_path / "back").code == 0
-    assert loaded(tmp_path / "back") == [{k: r[k] for k in ("prompt", "chosen", "rejected", "id", "pd_id")} for r in loaded(tmp_path / "chat")]
+    assert loaded(tmp_path / "back") == [
+        {k: r[k] for k in ("prompt", "chosen", "rejected", "id", "pd_id")} for r in loaded(tmp_path / "chat")
+    ]
     refused(cli("clean", tmp_path / "chat", tmp_path / "no", "--format", "text"), "--format text")
     assert not (tmp_path / "no").exists()
 
 
 def test_export(cli, rows, tmp_path):
     cli("clean", rows, tmp_path / "all")
-    assert {p.name for p in (tmp_path / "all/recipes").iterdir()} == {"trl_dpo.yaml", "axolotl_dpo.yaml", "openrlhf_dpo.sh", "llamafactory"}
+    assert {p.name for p in (tmp_path / "all/recipes").iterdir()} == {
+        "trl_dpo.yaml",
+        "axolotl_dpo.yaml",
+        "openrlhf_dpo.sh",
+        "llamafactory",
+    }
     cli("clean", rows, tmp_path / "one", "--export", "trl,axolotl")
     assert {p.name for p in (tmp_path / "one/recipes").iterdir()} == {"trl_dpo.yaml", "axolotl_dpo.yaml"}
     cli("clean", rows, tmp_path / "none", "--export", "none")
@@ -555,7 +709,13 @@ def sheet(out):
 
 
 def test_spot_check_sheet(cli, tmp_path):
-    path = write_lines(tmp_path / "in.jsonl", [{"prompt": f"Question {i} of many?", "chosen": f"=Sum {i}", "rejected": f"Number {i * 7}."} for i in range(300)])
+    path = write_lines(
+        tmp_path / "in.jsonl",
+        [
+            {"prompt": f"Question {i} of many?", "chosen": f"=Sum {i}", "rejected": f"Number {i * 7}."}
+            for i in range(300)
+        ],
+    )
     for share, expected in (("5%", 50), ("50%", 150), ("0.4", 120), ("100%", 300)):
         out = tmp_path / share
         assert cli("clean", path, out, "--sample", share).code == 0
@@ -581,7 +741,11 @@ def test_license(cli, rows, tmp_path):
 def test_the_card_says_how_to_load_and_what_to_hold_back(cli, rows, tmp_path):
     cli("clean", rows, tmp_path / "out")
     text = (tmp_path / "out/README.md").read_text("utf-8")
-    assert "3 preference pairs" in text and "load_dataset" in text and '--exclude "audit/*" "spotcheck.csv" "report.html"' in text
+    assert (
+        "3 preference pairs" in text
+        and "load_dataset" in text
+        and '--exclude "audit/*" "spotcheck.csv" "report.html"' in text
+    )
 
 
 def test_workers_from_the_environment(cli, rows, tmp_path, monkeypatch):
@@ -597,7 +761,10 @@ def test_workers_from_the_environment(cli, rows, tmp_path, monkeypatch):
 def test_stdin(cli, rows, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(rows.read_bytes())))
     assert cli("clean", "-", tmp_path / "out").code == 0
-    assert ids(tmp_path / "out") == ["a", "b", "c"] and report_of(tmp_path / "out")["source"]["files"][0]["name"] == "stdin"
+    assert (
+        ids(tmp_path / "out") == ["a", "b", "c"]
+        and report_of(tmp_path / "out")["source"]["files"][0]["name"] == "stdin"
+    )
     assert not (tmp_path / "out/.work").exists()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(rows.read_bytes())))
     assert "would keep 3 of 4" in cli("audit", "-").out
@@ -644,7 +811,9 @@ def as_file(kind, tmp_path):
         import pandas as pd
 
         frame = pd.DataFrame(GOOD)
-        frame.to_parquet(path) if kind == "parquet" else frame.to_csv(path, index=False, sep="\t" if kind == "tsv" else ",")
+        frame.to_parquet(path) if kind == "parquet" else frame.to_csv(
+            path, index=False, sep="\t" if kind == "tsv" else ","
+        )
     else:
         from datasets import Dataset, DatasetDict
 
@@ -662,7 +831,23 @@ def as_file(kind, tmp_path):
     return path
 
 
-@pytest.mark.parametrize("kind", ["jsonl.gz", "jsonl.zst", "txt", "json", "csv", "tsv", "csv.gz", "parquet", "saved", "saved-splits", "saved-shards", "folder"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "jsonl.gz",
+        "jsonl.zst",
+        "txt",
+        "json",
+        "csv",
+        "tsv",
+        "csv.gz",
+        "parquet",
+        "saved",
+        "saved-splits",
+        "saved-shards",
+        "folder",
+    ],
+)
 def test_kinds_of_input(cli, tmp_path, kind):
     ended = cli("clean", as_file(kind, tmp_path), tmp_path / "out")
     assert ended.code == 0, ended.err
@@ -720,7 +905,12 @@ def test_report_without_rows_tells_no_text(cli, finished, tmp_path):
     assert ended.code == 0
     page = (tmp_path / "out/report-no-rows.html").read_text("utf-8")
     full = (tmp_path / "out/report.html").read_text("utf-8")
-    texts = {t for r in [*loaded(finished), *dropped(finished)] for t in (r["prompt"], r["chosen"], r["rejected"]) if isinstance(t, str) and len(t) > 25 and t.isascii() and not set(t) & set("\"'<>&\\\n")}
+    texts = {
+        t
+        for r in [*loaded(finished), *dropped(finished)]
+        for t in (r["prompt"], r["chosen"], r["rejected"])
+        if isinstance(t, str) and len(t) > 25 and t.isascii() and not set(t) & set("\"'<>&\\\n")
+    }
     assert sum(t in full for t in texts) > 10 and not any(t in page for t in texts)
 
 
@@ -732,11 +922,24 @@ def test_report_of_an_unfinished_run(cli, tmp_path):
 def test_stages(cli):
     text = cli("stages").out
     document = json.loads(cli("stages", "--json").out)
-    assert {s["stage"] for s in document["stages"]} == set(shipped()) and all(s["asks"] in text for s in document["stages"])
+    assert {s["stage"] for s in document["stages"]} == set(shipped()) and all(
+        s["asks"] in text for s in document["stages"]
+    )
     assert {"explicit", "conversation", "transcript"} <= {s["shape"] for s in document["shapes"]}
     assert "threshold: number, 0-1, default 0.8" in text
     one = cli("stages", "near_duplicate").out
-    assert all(label in one for label in ("Why it matters:", "How it decides:", "What it misses:", "References:", "Score:", "threshold", "near_duplicate:"))
+    assert all(
+        label in one
+        for label in (
+            "Why it matters:",
+            "How it decides:",
+            "What it misses:",
+            "References:",
+            "Score:",
+            "threshold",
+            "near_duplicate:",
+        )
+    )
 
 
 def test_explain_every_reason_word(cli):
@@ -757,7 +960,9 @@ def test_explain_row(cli, finished):
     assert document["pair"]["prompt"] == gone["prompt"]
     stays = loaded(finished)[0]
     text = cli("explain-row", finished, stays["pd_id"]).out
-    assert f"row {stays['pd_id']}: kept" in text and all(s in text for s in ("malformed", "near_duplicate", "token_length"))
+    assert f"row {stays['pd_id']}: kept" in text and all(
+        s in text for s in ("malformed", "near_duplicate", "token_length")
+    )
     refused(cli("explain-row", finished, "99999"), "no row 99999")
 
 
@@ -766,7 +971,11 @@ def test_explain_row_by_the_id_that_a_row_came_with(cli, tmp_path):
     cli("clean", path, tmp_path / "out")
     assert [r["pd_id"] for r in loaded(tmp_path / "out")] == ["src-7", "src-8", "src-9"]
     document = json.loads(cli("explain-row", tmp_path / "out", "src-10", "--json").out)
-    assert (document["row"], document["state"], document["decisions"][0]["reason"]) == (3, "dropped", "empty_completion")
+    assert (document["row"], document["state"], document["decisions"][0]["reason"]) == (
+        3,
+        "dropped",
+        "empty_completion",
+    )
 
 
 def test_explain_row_of_a_run_over_our_own_output(cli, finished, tmp_path):
@@ -776,7 +985,9 @@ def test_explain_row_of_a_run_over_our_own_output(cli, finished, tmp_path):
         document = json.loads(cli("explain-row", tmp_path / "two", row["pd_id"], "--json").out)
         assert document["row"] == at and document["pair"]["prompt"] == row["prompt"]
         gone = {r["pd_id"]: r["pd_stage"] for r in dropped(tmp_path / "two")}
-        assert (document["state"], document["decisions"][-1]["stage"]) == (("dropped", gone[row["pd_id"]]) if row["pd_id"] in gone else ("kept", "token_length"))
+        assert (document["state"], document["decisions"][-1]["stage"]) == (
+            ("dropped", gone[row["pd_id"]]) if row["pd_id"] in gone else ("kept", "token_length")
+        )
 
 
 def test_explain_row_by_number_in_splits_and_parts(cli, tmp_path):
@@ -793,16 +1004,24 @@ def test_explain_row_by_number_in_splits_and_parts(cli, tmp_path):
 def test_explain_row_of_an_audit(cli, rows, tmp_path):
     cli("audit", rows, tmp_path / "out")
     document = json.loads(cli("explain-row", tmp_path / "out", "3", "--json").out)
-    assert (document["state"], document["pair"], document["decisions"][0]["reason"]) == ("dropped", None, "empty_completion")
+    assert (document["state"], document["pair"], document["decisions"][0]["reason"]) == (
+        "dropped",
+        None,
+        "empty_completion",
+    )
 
 
 def test_init_makes_a_folder_to_begin_with(cli, tmp_path, monkeypatch):
     ended = cli("init", tmp_path / "demo")
     assert ended.code == 0 and "prefdata clean sample.jsonl out/" in ended.out
-    assert {"prefdata.yaml", "sample.jsonl", ".gitignore", "pipelines"} <= {p.name for p in (tmp_path / "demo").iterdir()}
+    assert {"prefdata.yaml", "sample.jsonl", ".gitignore", "pipelines"} <= {
+        p.name for p in (tmp_path / "demo").iterdir()
+    }
     monkeypatch.chdir(tmp_path / "demo")
     cleaned = cli("clean", "sample.jsonl", "out/")
-    assert cleaned.code == 0 and "pipeline: prefdata.yaml" in cleaned.out and (tmp_path / "demo/out/report.html").exists()
+    assert (
+        cleaned.code == 0 and "pipeline: prefdata.yaml" in cleaned.out and (tmp_path / "demo/out/report.html").exists()
+    )
     before = bytes_of(tmp_path / "demo", "prefdata.yaml", "sample.jsonl")
     refused(cli("init"), "exists already")
     assert bytes_of(tmp_path / "demo", "prefdata.yaml", "sample.jsonl") == before
@@ -846,7 +1065,11 @@ def test_nothing_goes_online(cli, rows, tmp_path, monkeypatch):
     monkeypatch.setattr(socket.socket, "connect", no)
     monkeypatch.setattr(socket, "getaddrinfo", no)
     assert cli("clean", rows, tmp_path / "out", "--workers", "2").code == 0
-    assert cli("report", tmp_path / "out").code == 0 and cli("doctor").code == 0 and cli("init", tmp_path / "demo").code == 0
+    assert (
+        cli("report", tmp_path / "out").code == 0
+        and cli("doctor").code == 0
+        and cli("init", tmp_path / "demo").code == 0
+    )
     assert ids(tmp_path / "out") == ["a", "b", "c"]
     for name in ("gpt2", "someone/some-model"):
         refused(cli("audit", rows, "--set", f"token_length.tokenizer={name}"), name, "--online")
@@ -866,7 +1089,9 @@ def test_places_that_are_refused(cli, rows, tmp_path):
         (full, ["exists and is not empty", "--overwrite"]), (tmp_path / "link", ["link"]), (tmp_path / "file", ["is a file"]), (tmp_path, ["holds the input in.jsonl"]),
         (rows, ["in.jsonl"]), (tmp_path / "file/out", ["cannot be written"]), (Path("/proc/prefdata-out"), ["cannot be written"]),
     ]:  # fmt: skip
-        for command in ("clean", "audit") if place not in (rows, tmp_path, tmp_path / "file") else ("clean",):  # audit would read those too
+        for command in (
+            ("clean", "audit") if place not in (rows, tmp_path, tmp_path / "file") else ("clean",)
+        ):  # audit would read those too
             refused(cli(command, rows, place), *words)
     refused(cli("clean", rows, full, "--resume"), "no run that can go on")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "full", "in.jsonl", "link"]
@@ -899,8 +1124,13 @@ def test_one_row_is_no_rows(cli, tmp_path):
 
 
 def test_documentation_for_people_has_no_markup(cli):
-    text = "".join(cli("stages", name).out + "".join(cli("explain", w).out for w in kind.reasons) for name, kind in shipped().items())
-    assert "``" not in text and "IN... OUT" in cli("clean", "--help").out and "IN... [OUT]" in cli("audit", "--help").out
+    text = "".join(
+        cli("stages", name).out + "".join(cli("explain", w).out for w in kind.reasons)
+        for name, kind in shipped().items()
+    )
+    assert (
+        "``" not in text and "IN... OUT" in cli("clean", "--help").out and "IN... [OUT]" in cli("audit", "--help").out
+    )
 
 
 def test_a_misspelt_second_file_is_not_taken_for_the_output(cli, rows, tmp_path):

@@ -36,27 +36,44 @@ TEXT = [
     explicit("Is the Sun a star?", "Yes, it is.", "No."),
     explicit("Is the Sun a star?", "Yes, it is.", "No."),  # exact_duplicate
     explicit("Which is better for tea?", "A porcelain pot.", "A tin can.", score_chosen=3, score_rejected=1),
-    explicit("Which is better for tea?", "A tin can.", "A porcelain pot.", score_chosen=2, score_rejected=1),  # contradiction
+    explicit(
+        "Which is better for tea?", "A tin can.", "A porcelain pot.", score_chosen=2, score_rejected=1
+    ),  # contradiction
     explicit("Pick a walk.", "Along the river.", "Up the hill."),
     explicit("Pick a walk.", "Up the hill.", "Round the lake."),
     explicit("Pick a walk.", "Round the lake.", "Along the river."),  # cycle
     explicit("Name a gem.", "Opal.", "Brick.", score_chosen=2, score_rejected=2),  # tie
     explicit("Name a tree.", "Oak.", "Rock.", score_chosen=1, score_rejected=2),  # score_inverted
     explicit(f"Write of this: {HARBOUR}.", f"One morning {HARBOUR} again.", f"No one saw how {HARBOUR} today."),
-    explicit(f"Write of this: {HARBOUR}.", f"One evening {HARBOUR} again.", f"No one saw how {HARBOUR} today."),  # near_duplicate
+    explicit(
+        f"Write of this: {HARBOUR}.", f"One evening {HARBOUR} again.", f"No one saw how {HARBOUR} today."
+    ),  # near_duplicate
     explicit("Say hello.", "Hello there.", "Hello there. "),  # identical_pair
-    explicit("Say how dusk falls.", "The light fades, over the quiet fields.", "The light fades over the quiet fields."),  # too_similar
+    explicit(
+        "Say how dusk falls.", "The light fades, over the quiet fields.", "The light fades over the quiet fields."
+    ),  # too_similar
     explicit("Close the turn.", "Done <|im_end|>", "Not done"),  # special_token
     explicit(" ".join([HARBOUR] * 8), "Short.", "Long."),  # too_long
-    explicit("Tell it all.", " ".join([HARBOUR] * 8) + " left", " ".join([HARBOUR] * 8) + " right"),  # identical_after_truncation
+    explicit(
+        "Tell it all.", " ".join([HARBOUR] * 8) + " left", " ".join([HARBOUR] * 8) + " right"
+    ),  # identical_after_truncation
     explicit("日本語で答えて。", "はい、そうです。", "いいえ、違います。"),
     explicit("Emoji?", "👍🏽", "👍"),
     explicit("Code?", "```py\nx = 1\n```", "```py\nx = 2\n```"),
 ]
 CHAT = [
-    *({k: say(v, "user" if k == "prompt" else "assistant") if isinstance(v, str) else v for k, v in r.items()} for r in TEXT),
-    explicit([{"role": "system", "content": "Be kind."}, *say("Hi?")], say("Hello.", "assistant"), say("Go.", "assistant")),
-    explicit(say("Time?"), [{"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "now", "arguments": {}}}]}], say("Noon.", "assistant")),
+    *(
+        {k: say(v, "user" if k == "prompt" else "assistant") if isinstance(v, str) else v for k, v in r.items()}
+        for r in TEXT
+    ),
+    explicit(
+        [{"role": "system", "content": "Be kind."}, *say("Hi?")], say("Hello.", "assistant"), say("Go.", "assistant")
+    ),
+    explicit(
+        say("Time?"),
+        [{"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "now", "arguments": {}}}]}],
+        say("Noon.", "assistant"),
+    ),
 ]
 
 
@@ -75,14 +92,18 @@ def batch(rows):
 def make(tokenizer):
     """``make("token_length", max_length=64)``: the stage with what it needs to look at anything at all."""
     template = tokenizer / "template.jinja"
-    template.write_text("{% for m in messages %}[{{ m.role }}]{{ m.content }}{{ eos_token }}{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}")
+    template.write_text(
+        "{% for m in messages %}[{{ m.role }}]{{ m.content }}{{ eos_token }}{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}"
+    )
     needs = {"token_length": {"tokenizer": str(tokenizer), "chat_template": str(template), "max_length": 64}}
     return lambda name, **more: shipped()[name](**{**needs.get(name, {}), **more})
 
 
 def measured(stage, rows, size=1000):
     """The stage's own signals, measured in batches of that size."""
-    return pa.concat_tables([stage.measure(batch(rows[i : i + size])) for i in range(0, len(rows), size)]).combine_chunks()
+    return pa.concat_tables(
+        [stage.measure(batch(rows[i : i + size])) for i in range(0, len(rows), size)]
+    ).combine_chunks()
 
 
 def signals_of(stage, rows, folder, size=1000):
@@ -92,7 +113,9 @@ def signals_of(stage, rows, folder, size=1000):
         some = rows[start : start + size]
         table = measure_pairs(batch(some), [stage])
         for side in ("chosen", "rejected"):
-            table = table.append_column(f"pair.score_{side}", pa.array([r.get(f"score_{side}") for r in some], pa.float64()))
+            table = table.append_column(
+                f"pair.score_{side}", pa.array([r.get(f"score_{side}") for r in some], pa.float64())
+            )
         table = table.append_column("pair.fault", pa.nulls(len(some), pa.string())).combine_chunks()
         path = folder / f"{size}-{start}.arrow"
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
@@ -114,10 +137,16 @@ both_forms = pytest.mark.parametrize("rows", [TEXT, CHAT], ids=["text", "chat"])
 @both_forms
 def test_the_same_input_gives_the_same_answer(make, name, rows, tmp_path):
     stage = make(name)
-    assert measured(stage, rows).equals(measured(make(name), rows)) and measured(stage, rows).equals(measured(stage, rows))
+    assert measured(stage, rows).equals(measured(make(name), rows)) and measured(stage, rows).equals(
+        measured(stage, rows)
+    )
     signals = signals_of(stage, rows, tmp_path)
     first = facts(stage.decide(signals))
-    assert repr(facts(stage.decide(signals))) == repr(first) == repr(facts(make(name).decide(signals_of(make(name), rows, tmp_path))))
+    assert (
+        repr(facts(stage.decide(signals)))
+        == repr(first)
+        == repr(facts(make(name).decide(signals_of(make(name), rows, tmp_path))))
+    )
 
 
 @every_stage
@@ -144,7 +173,12 @@ def test_measure_looks_at_a_row_alone(make, name, rows):
 def test_one_decision_a_living_row_with_a_reason_for_each_that_is_no_keep(make, name, tmp_path):
     stage = make(name)
     signals = signals_of(stage, TEXT, tmp_path, 5)
-    for living in (signals, signals.living(np.arange(0, len(TEXT), 2)), signals.living(np.array([3])), signals.living(np.array([], np.int64))):
+    for living in (
+        signals,
+        signals.living(np.arange(0, len(TEXT), 2)),
+        signals.living(np.array([3])),
+        signals.living(np.array([], np.int64)),
+    ):
         made = stage.decide(living)
         made.check(living.index)
         table = made.table(name).to_pylist()
@@ -152,7 +186,12 @@ def test_one_decision_a_living_row_with_a_reason_for_each_that_is_no_keep(make, 
             assert (d["action"] == "keep") == (d["reason"] is None) and d["action"] in ACTIONS
             assert d["reason"] is None or d["reason"] in stage.reasons
             assert d["peer"] is None or (d["peer"] != d["row"] and 0 <= d["peer"] < len(TEXT))
-        assert all(re.fullmatch(r"[a-z][a-z0-9_.]*", f.name) and set(f.rows) <= set(living.index.tolist()) and len(f.rows) <= 50 for f in made.findings)
+        assert all(
+            re.fullmatch(r"[a-z][a-z0-9_.]*", f.name)
+            and set(f.rows) <= set(living.index.tolist())
+            and len(f.rows) <= 50
+            for f in made.findings
+        )
         assert all(not isinstance(f.value, float) or math.isfinite(f.value) for f in made.findings)
 
 
@@ -198,9 +237,16 @@ def others(kind, parameter):
         elif option.get("type") == "boolean":
             yield from (True, False)
         elif option.get("type") in ("number", "integer"):
-            low, high = option.get("minimum", option.get("exclusiveMinimum", 0)), option.get("maximum", option.get("exclusiveMaximum", 50))
+            low, high = (
+                option.get("minimum", option.get("exclusiveMinimum", 0)),
+                option.get("maximum", option.get("exclusiveMaximum", 50)),
+            )
             middle = (low + high) / 2
-            yield from (round(middle), round(middle) + 1) if option["type"] == "integer" else (middle, low + (high - low) * 0.9)
+            yield from (
+                (round(middle), round(middle) + 1)
+                if option["type"] == "integer"
+                else (middle, low + (high - low) * 0.9)
+            )
         elif option.get("type") == "null":
             yield None
 
@@ -217,7 +263,9 @@ def test_measure_reads_no_field_that_it_does_not_name(make, name):
     assert tried or not set(type(stage).model_fields) - stage.measured
 
 
-@pytest.mark.parametrize(("name", "parameter", "value"), [("similar_responses", "metric", "rouge_l"), ("token_length", "tokenizer", None)])
+@pytest.mark.parametrize(
+    ("name", "parameter", "value"), [("similar_responses", "metric", "rouge_l"), ("token_length", "tokenizer", None)]
+)
 def test_fields_that_measure_names_change_what_it_says(make, name, parameter, value):
     stage = make(name)
     assert parameter in stage.measured
@@ -260,13 +308,19 @@ def reached(make, tokenizer, tmp_path_factory):
     """``{reason: stages that gave it}`` over rows that hold every fault."""
     folder = tmp_path_factory.mktemp("reached")
     template = folder / "refuses.jinja"
-    template.write_text("{% if messages[0].role == 'system' %}{{ raise_exception('no system turn') }}{% endif %}{% for m in messages %}{{ m.content }} {% endfor %}")
+    template.write_text(
+        "{% if messages[0].role == 'system' %}{{ raise_exception('no system turn') }}{% endif %}{% for m in messages %}{{ m.content }} {% endfor %}"
+    )
     found = {}
     for name, rows, chat in (("text", TEXT, None), ("chat", [*CHAT, *BROKEN], template)):
         path = write_lines(folder / f"{name}.jsonl", rows)
         with path.open("ab") as file:
             file.write(b'{"prompt": "cut\n{"prompt": "caf\xe9", "chosen": "a", "rejected": "b"}\n')
-        sets = [f"token_length.tokenizer={tokenizer}", "token_length.max_length=64", *([f"token_length.chat_template={chat}"] if chat else [])]
+        sets = [
+            f"token_length.tokenizer={tokenizer}",
+            "token_length.max_length=64",
+            *([f"token_length.chat_template={chat}"] if chat else []),
+        ]
         result = prefdata.audit(str(path), pipeline=load("certain", sets=sets)[0])
         for d in result.decisions.to_pylist():
             if d["reason"]:

@@ -9,13 +9,43 @@ import pytest
 import prefdata
 
 HOME = Path(prefdata.__file__).parent
-MODULES = {".".join(p.relative_to(HOME).with_suffix("").parts).removesuffix(".__init__"): p for p in sorted(HOME.rglob("*.py"))}
+MODULES = {
+    ".".join(p.relative_to(HOME).with_suffix("").parts).removesuffix(".__init__"): p for p in sorted(HOME.rglob("*.py"))
+}
 MODULES = {("" if name == "__init__" else name): path for name, path in MODULES.items()}
 
 # Torch and its like are heavy, datasets and ray are optional or slow: imported where they are used, never by importing a module.
-LAZY = {"torch", "transformers", "sentence_transformers", "datasets", "ray", "numba", "trl", "peft", "accelerate", "sklearn", "wordllama", "splintr", "sacrebleu"}
+LAZY = {
+    "torch",
+    "transformers",
+    "sentence_transformers",
+    "datasets",
+    "ray",
+    "numba",
+    "trl",
+    "peft",
+    "accelerate",
+    "sklearn",
+    "wordllama",
+    "splintr",
+    "sacrebleu",
+}
 
-TEXT = {"text", "words", "words_numpy", "lexicon", "near", "ragged", "acyclic", "tokens", "tokenizer_files", "trainer_ids", "similarity", "encoders", "minhash"}
+TEXT = {
+    "text",
+    "words",
+    "words_numpy",
+    "lexicon",
+    "near",
+    "ragged",
+    "acyclic",
+    "tokens",
+    "tokenizer_files",
+    "trainer_ids",
+    "similarity",
+    "encoders",
+    "minhash",
+}
 """What is known of texts, tokens and graphs: used by stages, knows none of them."""
 
 
@@ -50,7 +80,11 @@ def targets(node, name):
     if not isinstance(node, ast.ImportFrom):
         return []
     assert node.level == 0, f"{name}: imports are written in full"
-    return [f"{node.module}.{a.name}" for a in node.names] if node.module and node.module.split(".")[0] == "prefdata" else [node.module or ""]
+    return (
+        [f"{node.module}.{a.name}" for a in node.names]
+        if node.module and node.module.split(".")[0] == "prefdata"
+        else [node.module or ""]
+    )
 
 
 def ours(found):
@@ -83,7 +117,9 @@ def only(names, allowed):
     """These modules import nothing of the package but what is allowed (a name ends in ``.*``: all below)."""
     for name in names:
         for got in imports(name):
-            assert any(got == a or (a.endswith(".*") and got.startswith(a[:-1])) for a in allowed), f"{name or 'prefdata'} imports {got}"
+            assert any(got == a or (a.endswith(".*") and got.startswith(a[:-1])) for a in allowed), (
+                f"{name or 'prefdata'} imports {got}"
+            )
 
 
 def test_stages_know_the_contract_and_texts_and_nothing_else():
@@ -106,7 +142,9 @@ def test_engines_know_no_stage_and_little_else():
     only(within("engines"), {"errors", "engines", "engines.*"})
     for name in within("engines"):
         words = {n.value for n in ast.walk(tree(name)) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
-        assert not {s.split(".")[1] for s in within("stages") if "." in s} & {w for text in words for w in text.split()}, name
+        assert not {s.split(".")[1] for s in within("stages") if "." in s} & {
+            w for text in words for w in text.split()
+        }, name
         assert len(MODULES[name].read_text("utf-8").splitlines()) < 100, name
 
 
@@ -185,7 +223,9 @@ def test_only_the_command_line_prints_and_ends():
             continue
         for node in ast.walk(tree(name)):
             if isinstance(node, ast.Call):
-                assert ast.unparse(node.func) not in ("print", "sys.exit", "exit", "os._exit", "typer.echo"), f"{name}:{node.lineno}"
+                assert ast.unparse(node.func) not in ("print", "sys.exit", "exit", "os._exit", "typer.echo"), (
+                    f"{name}:{node.lineno}"
+                )
             assert not (isinstance(node, ast.ExceptHandler) and node.type is None), f"{name}:{node.lineno}: bare except"
 
 
@@ -193,7 +233,9 @@ def test_no_html_in_python():
     for name in within("report"):
         for node in ast.walk(tree(name)):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                assert not any(tag in node.value for tag in ("<div", "<table", "<td", "<span", "<script", "<style")), f"{name}:{node.lineno}"
+                assert not any(tag in node.value for tag in ("<div", "<table", "<td", "<span", "<script", "<style")), (
+                    f"{name}:{node.lineno}"
+                )
 
 
 @pytest.mark.parametrize("name", sorted(MODULES))

@@ -45,11 +45,21 @@ def from_traces(rows):
 
 
 def from_choices(rows):
-    return [{"prompt": r["instruction"], "chosen": r["choices"][r["gt_choice"]], "rejected": r["choices"][1 - r["gt_choice"]]} for r in rows]
+    return [
+        {
+            "prompt": r["instruction"],
+            "chosen": r["choices"][r["gt_choice"]],
+            "rejected": r["choices"][1 - r["gt_choice"]],
+        }
+        for r in rows
+    ]
 
 
 def from_two_answers(rows):
-    return [{"prompt": r["input"], "chosen": r[f"output_{r['label']}"], "rejected": r[f"output_{3 - r['label']}"]} for r in rows]
+    return [
+        {"prompt": r["input"], "chosen": r[f"output_{r['label']}"], "rejected": r[f"output_{3 - r['label']}"]}
+        for r in rows
+    ]
 
 
 def dropped_by(result):
@@ -61,7 +71,14 @@ def test_hh_rlhf_has_four_blank_answers_and_no_duplicate(published):
     assert result.counts["pairs"] == 2312 and result.report.source["shape"] == "transcript"
     found = dropped_by(result)
     assert found["empty_completion"] == 4 and "exact_duplicate" not in found
-    assert not set(found) & {"bad_messages", "prompt_mismatch", "parse_error", "missing_field", "bad_type", "empty_prompt"}
+    assert not set(found) & {
+        "bad_messages",
+        "prompt_mismatch",
+        "parse_error",
+        "missing_field",
+        "bad_type",
+        "empty_prompt",
+    }
     assert result.counts["kept"] >= 0.97 * 2312
     details = [e for e in result.decisions.to_pylist() if e["reason"] == "empty_completion"]
     rows = read(published("hh-rlhf/harmless-base.test.jsonl.gz"))
@@ -78,7 +95,11 @@ def test_llama_factory_has_exact_duplicates(published, name, twice):
 def test_llms_from_scratch_has_six_identical_pairs(published):
     result = prefdata.audit(str(published("llms-from-scratch/instruction-data-with-preference.json.gz")))
     assert result.counts["pairs"] == 1100 and dropped_by(result)["identical_pair"] == 6
-    same = {i for i, r in enumerate(read(published("llms-from-scratch/instruction-data-with-preference.json.gz"))) if r["chosen"] == r["rejected"]}
+    same = {
+        i
+        for i, r in enumerate(read(published("llms-from-scratch/instruction-data-with-preference.json.gz")))
+        if r["chosen"] == r["rejected"]
+    }
     assert {d["row"] for d in result.decisions.to_pylist() if d["reason"] == "identical_pair"} == same
 
 
@@ -86,7 +107,11 @@ def test_tool_traces_that_are_nearly_equal_stay(published):
     """126 of these 144 pairs are more than 95 % the same text, and the label is right."""
     rows = from_traces(read(published("tool-augmented-rm/agent_multi_tools_test_action.json.gz")))
     result = prefdata.audit(rows)
-    nearly = [d for d in result.decisions.to_pylist() if d["stage"] == "similar_responses" and d["score"] and d["score"] > 0.95]
+    nearly = [
+        d
+        for d in result.decisions.to_pylist()
+        if d["stage"] == "similar_responses" and d["score"] and d["score"] > 0.95
+    ]
     assert len(nearly) > 60
     gone = {d["row"]: d["reason"] for d in result.decisions.to_pylist() if d["action"] == "drop"}
     identical = {i for i, r in enumerate(rows) if r["chosen"] == r["rejected"]}

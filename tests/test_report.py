@@ -122,7 +122,11 @@ def texts(row, hostile=False, seed=0):
     rng = np.random.default_rng([seed, row])
     chosen = [WORDS[i] for i in rng.integers(0, len(WORDS), 12 + row % 40)]
     rejected = [w if rng.random() < 0.8 else WORDS[rng.integers(0, len(WORDS))] for w in chosen][: 10 + row % 31]
-    return f"Question {row}: {' '.join(chosen[:6])}?", " ".join(chosen).capitalize() + ".", " ".join(rejected).capitalize() + "."
+    return (
+        f"Question {row}: {' '.join(chosen[:6])}?",
+        " ".join(chosen).capitalize() + ".",
+        " ".join(rejected).capitalize() + ".",
+    )
 
 
 def facts(path, n=400, action="clean", gates=(), read=None, long=1, source=None, hostile=False):
@@ -167,10 +171,16 @@ def facts(path, n=400, action="clean", gates=(), read=None, long=1, source=None,
     d.mark((d.score >= 0.5) & (living % 3 > 0), "flag", "likely_flipped")
     d.mark((d.score >= 0.5) & (living % 3 == 0), "swap", "likely_flipped")
     d.mark(similar[living] >= 0.9, "flag", "likely_flipped")
-    d.findings = [Finding("label_noise", 0.081, len(living), "About 8.1 % of the labels are wrong.", 0.06, 0.11, tuple(living[:9]))]
+    d.findings = [
+        Finding(
+            "label_noise", 0.081, len(living), "About 8.1 % of the labels are wrong.", 0.06, 0.11, tuple(living[:9])
+        )
+    ]
     add(d)
     d = Decisions(living)
-    d.findings = [Finding("length_not_checked", "no tokenizer", len(living), "Length was not checked: no tokenizer was given.")]
+    d.findings = [
+        Finding("length_not_checked", "no tokenizer", len(living), "Length was not checked: no tokenizer was given.")
+    ]
     add(d)
 
     def default_read(wanted):
@@ -388,7 +398,9 @@ def test_two_stages_of_one_name_keep_apart(tmp_path):
     again = Decisions(made.decisions[-1].rows)
     again.mark(again.rows % 7 == 0, "flag", "near_duplicate")
     stages, decisions = [*made.stages, Twins()], [*made.decisions, again]
-    report = summarise(Facts(**{**vars(made), "stages": stages, "decisions": decisions, "outcome": apply(400, decisions)}))
+    report = summarise(
+        Facts(**{**vars(made), "stages": stages, "decisions": decisions, "outcome": apply(400, decisions)})
+    )
     assert {"near_duplicate", "near_duplicate-2"} <= {f.key for f in report.funnel}
     assert {"near_duplicate", "near_duplicate@near_duplicate-2"} <= {i.key for i in report.issues}
     ids = re.findall(r'\bid="([^"]+)"', render(report, RUN))
@@ -432,7 +444,15 @@ def test_the_page_needs_nothing_else_and_keeps_its_own_rules(page):
 
 def test_numbers_stand_in_the_page_without_script(page, report):
     said = plain(page)
-    for text in ("Funnel", "near_duplicate", "What if the limit were", "Length bias", "ab" * 32, "412.0 MB", "2 workers"):
+    for text in (
+        "Funnel",
+        "near_duplicate",
+        "What if the limit were",
+        "Length bias",
+        "ab" * 32,
+        "412.0 MB",
+        "2 workers",
+    ):
         assert text in said, text
     assert f"{report.totals.kept} {report.totals.kept_share:.1%}".replace("%", "\u00a0%").split()[0] in said
     assert "Beside" in said and "Expecting &#39;,&#39; at column 12" in said

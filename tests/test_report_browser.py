@@ -42,7 +42,9 @@ def visit(browser, addresses):
     pages = []
 
     def go(name, fragment="", width=1280, scheme="light", script=True):
-        page = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, java_script_enabled=script).new_page()
+        page = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, java_script_enabled=script
+        ).new_page()
         page.bad = []
         page.on("dialog", lambda d: (page.bad.append(f"dialog {d.message}"), d.dismiss()))
         page.on("pageerror", lambda e: page.bad.append(f"error {e}"))
@@ -94,7 +96,9 @@ def test_an_address_opens_the_rows_of_one_issue_with_differences_marked(visit):
     assert page.inner_text("#found").startswith("20 of 400 rows match, showing 1–10.")
     card = page.locator("#cards .card").first
     card.locator("ins, del").first.wait_for()
-    style = card.locator("ins").first.evaluate("e => [getComputedStyle(e).textDecorationLine, getComputedStyle(e).backgroundColor]")
+    style = card.locator("ins").first.evaluate(
+        "e => [getComputedStyle(e).textDecorationLine, getComputedStyle(e).backgroundColor]"
+    )
     assert style[0] == "underline" and style[1] != "rgba(0, 0, 0, 0)"
     assert card.locator("del").first.evaluate("e => getComputedStyle(e).textDecorationLine") == "line-through"
     assert "Beside" in card.inner_text() and page.locator("#cards .peer").count() == 10
@@ -107,7 +111,10 @@ def test_filters_narrow_the_rows_and_the_address_keeps_them(visit):
     page.select_option("[name=issue]", "likely_flipped")
     page.select_option("[name=sort]", "high")
     assert page.evaluate("location.hash") == "#rows?issue=likely_flipped&action=flagged&sort=high"
-    values = [float(t.split("likely_flipped flag, value ")[1].split(",")[0]) for t in page.locator("#cards .card").all_inner_texts()]
+    values = [
+        float(t.split("likely_flipped flag, value ")[1].split(",")[0])
+        for t in page.locator("#cards .card").all_inner_texts()
+    ]
     assert values == sorted(values, reverse=True) and len(values) > 3
     page.reload()
     assert page.input_value("[name=issue]") == "likely_flipped" and page.input_value("[name=sort]") == "high"
@@ -143,7 +150,14 @@ def test_the_theme_button_and_the_copy_button(visit):
 def test_without_script_the_numbers_and_the_worst_rows_are_there(visit):
     page = visit("hostile", script=False)
     text = page.inner_text("main")
-    for part in ("Gate failed", "Funnel", "Nearly the same as an earlier row", "Worst: 3 rows", "Length bias", "ab" * 32):
+    for part in (
+        "Gate failed",
+        "Funnel",
+        "Nearly the same as an earlier row",
+        "Worst: 3 rows",
+        "Length bias",
+        "ab" * 32,
+    ):
         assert part in text, part
     assert page.locator("#filters").is_hidden() and page.locator("#theme").is_hidden()
     assert page.locator(".hist svg").count() >= 4

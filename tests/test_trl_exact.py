@@ -37,9 +37,7 @@ GENERATION = (
 )
 # renders the prompt alone with an empty thought that the whole conversation lacks: the prompt is no token prefix
 THINKING = CHATML.replace("assistant\n{% endif %}", "assistant\n<think>\n\n</think>\n\n{% endif %}")
-LLAMA3 = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
+LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 
 SPOKEN = (
     "the small boat moved past old stone pier while three gulls followed it over cold grey water Total: 12 345 7kg "
@@ -92,14 +90,18 @@ def tokenizer_in(folder: Path, kind: str, template: str | None) -> Path:
         t.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     else:
         split = pre_tokenizers.Split(Regex(LLAMA3), "isolated")
-        t.pre_tokenizer = pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+        t.pre_tokenizer = pre_tokenizers.Sequence(
+            [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+        )
     if kind == "nfc":
         t.normalizer = normalizers.NFC()
     t.decoder = decoders.ByteLevel()
     special = ["<s>", "</s>", "<|im_start|>", "<|im_end|>"]
     text = [" ".join(p) for s in range(3) for p in triples(90 + s)]
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=900, special_tokens=special, initial_alphabet=alphabet, show_progress=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=900, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+    )
     t.train_from_iterator(text, trainer)
     if kind in ("bos", "boseos"):
         single = "<s> $A" if kind == "bos" else "<s> $A </s>"
@@ -179,7 +181,9 @@ def test_counts_equal_trl(setup: str, tmp_path: Path, monkeypatch: pytest.Monkey
     pairs = Pairs.of([Pair(r["prompt"], r["chosen"], r["rejected"], tools=r.get("tools")) for r in rows])
     stage = TokenLength(tokenizer=str(folder), max_length=WINDOW)
     table = stage.measure(pairs)
-    ours = list(zip(*(table[c].to_pylist() for c in ("prompt_tokens", "chosen_tokens", "rejected_tokens")), strict=True))
+    ours = list(
+        zip(*(table[c].to_pylist() for c in ("prompt_tokens", "chosen_tokens", "rejected_tokens")), strict=True)
+    )
 
     truth = trl_lengths(folder, rows, None)
     assert [t[1:4] for t in truth] == ours, "counts"

@@ -118,7 +118,9 @@ def test_a_small_edit(one, other):
 
 
 def test_a_word_edited_leaves_most_pairs():
-    text = "the quick brown fox jumps over the lazy dog while a second crowd of people watches from the old wooden bridge"
+    text = (
+        "the quick brown fox jumps over the lazy dog while a second crowd of people watches from the old wooden bridge"
+    )
     both = [near.grams(of(t).hashes) for t in (text, text.replace("lazy", "sleepy"))]
     assert near.jaccard(*both) > 0.8
 
@@ -184,7 +186,9 @@ def test_banding_finds_near_texts():
     assert np.mean([(made[i] == made[300 + i]).any() for i in at]) > 0.98
 
 
-@given(st.lists(st.tuples(st.lists(st.integers(0, 9), max_size=3), st.lists(st.integers(0, 9), max_size=3)), max_size=5))
+@given(
+    st.lists(st.tuples(st.lists(st.integers(0, 9), max_size=3), st.lists(st.integers(0, 9), max_size=3)), max_size=5)
+)
 def test_woven(rows):
     parts = [np.array([x for r in rows for x in r[k]], np.int64) for k in range(2)]
     offsets = [np.cumsum([0, *(len(r[k]) for r in rows)]) for k in range(2)]

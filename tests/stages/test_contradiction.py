@@ -36,7 +36,8 @@ def cheapest(counts):
     lost = sum(n for e, n in counts.items() if e not in settled)
     nodes = sorted({n for e in counts for n in e})
     return lost + min(
-        sum(n for (a, b), n in settled.items() if order.index(a) > order.index(b)) for order in itertools.permutations(nodes)
+        sum(n for (a, b), n in settled.items() if order.index(a) > order.index(b))
+        for order in itertools.permutations(nodes)
     )
 
 
@@ -137,7 +138,9 @@ def test_only_flags_when_asked():
 
 def test_large_prompt_in_seconds():
     dice = random.Random(0)
-    answers = [" ".join(dice.choices(["sun", "moon", "star", "sky", "sea", "hill", "tree", "leaf"], k=20)) for _ in range(1500)]
+    answers = [
+        " ".join(dice.choices(["sun", "moon", "star", "sky", "sea", "hill", "tree", "leaf"], k=20)) for _ in range(1500)
+    ]
     rows = [("p", *dice.sample(answers, 2)) for _ in range(6000)]
     seen, start = signals(rows), time.process_time()
     made = Contradiction().decide(seen)
@@ -170,5 +173,6 @@ def test_feedback_against_all_orders(exact, monkeypatch):
 def cheapest_edges(edges):
     nodes = sorted({n for e in edges for n in e})
     return min(
-        (sum(n for (a, b), n in edges.items() if o.index(a) > o.index(b)) for o in itertools.permutations(nodes)), default=0
+        (sum(n for (a, b), n in edges.items() if o.index(a) > o.index(b)) for o in itertools.permutations(nodes)),
+        default=0,
     )

@@ -14,7 +14,9 @@ from prefdata.text import words
 
 rng = random.Random(7)
 ENGLISH = ["".join(rng.choices("etaoinshrdlu", k=rng.randrange(3, 9))) for _ in range(1500)]
-CHINESE = [chr(c) for c in rng.sample(range(0x5000, 0x9000), 1200) if chr(c) not in "不没沒無无非未别別勿莫弗否禁两千萬亿億"]
+CHINESE = [
+    chr(c) for c in rng.sample(range(0x5000, 0x9000), 1200) if chr(c) not in "不没沒無无非未别別勿莫弗否禁两千萬亿億"
+]
 THAI = ["".join(chr(rng.randrange(0x0E01, 0x0E2F)) for _ in range(4)) for _ in range(600)]
 SPEECH = {"en": (ENGLISH, " "), "zh": (CHINESE, ""), "th": (THAI, "")}
 
@@ -38,7 +40,10 @@ def corpus():
     """330 rows, and 300 edits of them from hardly to well beyond the limit."""
     dice = random.Random(11)
     made = [(language, row(language, dice)) for language in ("en", "zh", "th") for _ in range(110)]
-    made += [(lang, edited(sides, lang, dice, dice.choice([0.01, 0.03, 0.06, 0.12]))) for lang, sides in dice.sample(made, 300)]
+    made += [
+        (lang, edited(sides, lang, dice, dice.choice([0.01, 0.03, 0.06, 0.12])))
+        for lang, sides in dice.sample(made, 300)
+    ]
     dice.shuffle(made)
     return [spoken(sides, language) for language, sides in made]
 

@@ -184,7 +184,8 @@ def test_right_pairs_of_published_sets_are_kept(shared: Path) -> None:
             (r["input"], r["output_1"], r["output_2"]) for r in published(shared, f"llmbar/{file}.json")
         )
     sets["ifbench"] = [
-        ("q", r["text_chosen"][-1]["content"], r["text_rejected"][-1]["content"]) for r in published(shared, "ifbench/data.converted.json.gz")
+        ("q", r["text_chosen"][-1]["content"], r["text_rejected"][-1]["content"])
+        for r in published(shared, "ifbench/data.converted.json.gz")
     ]
     for name in ("correctness", "efficiency"):
         rows = published(shared, f"codeprefbench/{name}-alignment.jsonl.gz")

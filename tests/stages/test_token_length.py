@@ -71,7 +71,9 @@ def test_case_19_too_long_for_the_model(case: Any, folders: dict[str, str]) -> N
     ids, rows = case("19-too-long-for-the-model", "all_long.jsonl")
     made = decide(rows, TokenLength(tokenizer=folders["llama3"], max_length=256))
     assert made.count("drop") == len(rows) and found(made, "longest_prompt").value >= 256
-    assert decide(rows, TokenLength(tokenizer=folders["llama3"], max_length=256, action="flag")).count("flag") == len(rows)
+    assert decide(rows, TokenLength(tokenizer=folders["llama3"], max_length=256, action="flag")).count("flag") == len(
+        rows
+    )
 
 
 def test_without_a_tokenizer_nothing_is_dropped_and_that_is_said() -> None:
@@ -108,7 +110,9 @@ def test_limits_move_without_measuring_again(folders: dict[str, str]) -> None:
 
 
 def test_border_start_and_end_are_reported(folders: dict[str, str], tmp_path: Path) -> None:
-    made = decide([("Total: ", "7 kg", "$7"), ("Name a boat.", "A ferry.", "A raft.")], TokenLength(tokenizer=folders["llama3"]))
+    made = decide(
+        [("Total: ", "7 kg", "$7"), ("Name a boat.", "A ferry.", "A raft.")], TokenLength(tokenizer=folders["llama3"])
+    )
     assert found(made, "double_start") is None and found(made, "missing_end") is None
     # a tokenizer that adds an end token of its own: the prompt ends with one, the answers with two
     made = decide([("Name a boat.", "A ferry.", "A raft.")], TokenLength(tokenizer=folders["boseos"]))
@@ -129,14 +133,18 @@ def test_border_start_and_end_are_reported(folders: dict[str, str], tmp_path: Pa
 
 
 def test_a_refusing_template_is_flagged_row_by_row(tmp_path: Path) -> None:
-    strict = "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}{% endfor %}"
+    strict = (
+        "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}{% endfor %}"
+    )
     tokenizer_in(tmp_path, "gpt2", strict + CHATML)
     rows = [Pair(r["prompt"], r["chosen"], r["rejected"]) for r in chats(2, tools=False)[:20]]
     system = [i for i, r in enumerate(rows) if r.prompt[0]["role"] == "system"]  # type: ignore[index]
     stage = TokenLength(tokenizer=str(tmp_path))
     made = decide_pairs(rows, stage, tmp_path)
     assert np.flatnonzero(made.of("flag")).tolist() == system == list(found(made, "template_refused").rows)
-    assert made.by_reason() == {"template_refused": {"flag": len(system)}} and found(made, "truncated").n == 20 - len(system)
+    assert made.by_reason() == {"template_refused": {"flag": len(system)}} and found(made, "truncated").n == 20 - len(
+        system
+    )
     assert stage.measure(Pairs.of(rows))["prompt_tokens"].null_count == len(system)
 
 
