@@ -55,7 +55,7 @@ PD = {
     "pd_reason": "The reason in words, about this row.",
     "pd_score": "The stage's score, where it has one.",
     "pd_limit": "The limit that was in force.",
-    "pd_peer": "`pd_id` of the row this one repeats or contradicts.",
+    "pd_peer": "Number of the row (counted from 0) that this one repeats or contradicts; its `pd_id`, unless rows came with their own.",
     "pd_raw": "The line as it was read, where it could not be read as a row.",
 }
 

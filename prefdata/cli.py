@@ -126,9 +126,6 @@ def _go(
 ) -> None:  # fmt: skip
     """Either command: check the options, run, print, and say by the exit code how it went."""
     inputs, out = _places(action, where)
-    _choice("--input-format", given["input_format"], ("auto", "jsonl", "json", "csv", "parquet", "hf"))
-    _choice("--on-bad-row", given["on_bad_row"], ("skip", "stop"))
-    _choice("--format", given.get("format", "auto"), ("auto", "text", "chat", "implicit"))
     from prefdata.pipeline import load
     from prefdata.result import Options
     from prefdata.run import run

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from prefdata.schema import whole
 
 ACTIONS = ("keep", "flag", "drop", "swap")
 Action = Literal["keep", "flag", "drop", "swap"]
@@ -154,11 +156,6 @@ def apply(n: int, decisions: Sequence[Decisions]) -> Outcome:
     return out
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    """The one chunk of a column as it lies on disk; ``combine_chunks`` would copy it into memory."""
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
 @dataclass
 class Part:
     """The signals of one chunk on disk: rows ``start`` up to ``start + n`` of the set."""
@@ -212,7 +209,7 @@ class Signals:
                 yield i, self.index[lo:hi] - self.parts[i].start, slice(lo, hi)
 
     def _values(self, part: int, name: str, local: Index) -> npt.NDArray[Any] | pa.Array:
-        column = _whole(self._table(part).column(name))
+        column = whole(self._table(part).column(name))
         if len(local) < len(column):
             column = column.take(pa.array(local))
         if pa.types.is_dictionary(column.type) or pa.types.is_string(column.type) or pa.types.is_nested(column.type):
@@ -246,17 +243,9 @@ class Signals:
         at = np.asarray(index, np.int64)
         for row, part in zip(at.tolist(), (np.searchsorted(self.starts, at, "right") - 1).tolist(), strict=True):
             if (part, name) not in self._lists:
-                column = _whole(self._table(part).column(name))
+                column = whole(self._table(part).column(name))
                 self._lists[part, name] = column.offsets.to_numpy(), column.values.to_numpy()
             offsets, values = self._lists[part, name]
             local = row - self.parts[part].start
             out.append(values[offsets[local] : offsets[local + 1]])
         return out
-
-
-@dataclass
-class Verdicts:
-    """The decisions of all stages of a run, in order, with their names."""
-
-    stages: list[str] = field(default_factory=list)
-    made: list[Decisions] = field(default_factory=list)

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import xxhash
 
 from prefdata.errors import ConfigError, MissingExtra
 
@@ -25,6 +26,15 @@ class Encoder(Protocol):
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """One unit vector a text; a text without a token gets zeros."""
+
+
+def digest(name: str) -> str:
+    """What the files of an encoder's folder are: a change of them changes the scores."""
+    folder = Path(name).expanduser()
+    files = sorted(p for p in folder.rglob("*") if p.is_file()) if folder.is_dir() else []
+    return xxhash.xxh3_64_hexdigest(
+        "|".join(f"{p.name} {p.stat().st_size} {p.stat().st_mtime_ns}" for p in files).encode()
+    )
 
 
 @lru_cache(maxsize=2)

@@ -28,7 +28,7 @@ class Gate:
     @classmethod
     def parse(cls, text: str, stages: Sequence[Stage], where: str = "") -> Gate:
         """Read ``name<=5%``; raises ConfigError for a word that this pipeline cannot say."""
-        match = re.fullmatch(r"\s*(\w+)\s*(<=|>=|<|>)\s*([0-9.]+)\s*(%?)\s*", str(text))
+        match = re.fullmatch(r"\s*(\w+)\s*(<=|>=|<|>)\s*(\d+(?:\.\d+)?)\s*(%?)\s*", str(text))
         if match is None:
             raise ConfigError(
                 f"gate {text!r} is not name, comparison, number",
@@ -66,14 +66,14 @@ class Gate:
 
 
 def counts(
-    stages: Sequence[str], decisions: Sequence[Decisions], kept: int, total: int, longer: float
+    stages: Sequence[str], decisions: Sequence[Decisions], kept: int, flagged: int, total: int, longer: float
 ) -> dict[str, float]:
-    """Rows not simply kept, by reason word and by stage, and the words of the whole set."""
-    out: dict[str, float] = {"kept": kept, "dropped": total - kept, "longer_chosen": longer, "flagged": 0}
-    for name, made in zip(stages, decisions, strict=True):
-        out[name] = len(made) - made.count("keep")
-        out["flagged"] += made.count("flag")
+    """Rows not simply kept, by reason word and by stage (a word that is both is the reason), and those of the whole set."""
+    out: dict[str, float] = {"kept": kept, "dropped": total - kept, "longer_chosen": longer, "flagged": flagged}
+    for made in decisions:
         for reason, actions in made.by_reason().items():
             out[reason] = out.get(reason, 0) + sum(actions.values())
+    for name, made in zip(stages, decisions, strict=True):
+        out.setdefault(name, len(made) - made.count("keep"))
     out["contradictions"] = out.get("contradiction", 0)
     return out

@@ -131,24 +131,30 @@ def write_decisions(path: Path, stages: Sequence[str], decisions: Sequence[Decis
     part.rename(path)
 
 
-def write_signals(path: Path, signals: Signals, split: np.ndarray[Any, Any] | None) -> None:
-    """``audit/signals.parquet``: the scalars that were measured, a row group a chunk; hashes and lists are scratch."""
+def write_signals(path: Path, signals: Signals, stages: Sequence[str], split: np.ndarray[Any, Any] | None) -> None:
+    """``audit/signals.parquet``: what these stages measured, a row group a chunk; hashes and lists are scratch.
+
+    Parts that an earlier run measured may hold the columns of stages that are left out now.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
-    writer: pq.ParquetWriter | None = None
-    for where in signals.parts:
-        table = pa.ipc.open_file(pa.memory_map(where.path)).read_all()
-        scratch = [f.name for f in table.schema if pa.types.is_nested(f.type) or f.name.endswith(("_key", "content"))]
-        table = table.drop_columns(scratch).add_column(
-            0, "row", pa.array(np.arange(where.start, where.start + where.n))
-        )
-        if split is not None:
-            table = table.append_column("pair.split", pa.array(split[where.start : where.start + where.n]))
-        writer = writer or pq.ParquetWriter(part, table.schema, compression="zstd", write_statistics=False)
-        writer.write_table(table, row_group_size=max(1, len(table)))
-    if writer is not None:
-        writer.close()
-        part.rename(path)
+    known = {"pair", *stages}
+    first = pa.ipc.open_file(pa.memory_map(signals.parts[0].path)).schema
+    names = [
+        f.name for f in first
+        if f.name.split(".")[0] in known and not pa.types.is_nested(f.type) and not f.name.endswith(("_key", "content"))
+    ]  # fmt: skip
+    full = pa.schema([("row", pa.int64()), *(first.field(n) for n in names)])
+    if split is not None:
+        full = full.append(pa.field("pair.split", pa.int8()))
+    with pq.ParquetWriter(part, full, compression="zstd", write_statistics=False) as writer:
+        for where in signals.parts:
+            table = pa.ipc.open_file(pa.memory_map(where.path)).read_all().select(names)
+            table = table.add_column(0, "row", pa.array(np.arange(where.start, where.start + where.n)))
+            if split is not None:
+                table = table.append_column("pair.split", pa.array(split[where.start : where.start + where.n]))
+            writer.write_table(table.cast(full), row_group_size=max(1, len(table)))
+    part.rename(path)
 
 
 def spotcheck(rows: Index, share: float, seed: int) -> Index:

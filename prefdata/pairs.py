@@ -169,7 +169,8 @@ def fault_of(pair: Pair, columns: Mapping[str, Any]) -> Fault | None:
                 return Fault("empty_completion", f"{name} is empty")
         elif blank(side):
             return Fault("empty_completion", f"{name} is empty")
-    pictures = columns.get("images") or columns.get("image")
+    pictures = columns.get("images")
+    pictures = columns.get("image") if pictures is None else pictures
     if pictures is not None:
         marks = side_text(p, "user").count("<image>") + images_of(p)
         given = len(pictures) if isinstance(pictures, list) else 1

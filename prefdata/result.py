@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
 
 from prefdata.cutting import Format
 from prefdata.decisions import Decisions, Finding, Outcome
-from prefdata.errors import InputError
+from prefdata.errors import ConfigError, InputError
 from prefdata.report.model import Report
 from prefdata.sources import CHUNK_BYTES
 
@@ -44,10 +44,19 @@ class Options:
     command: str = ""
     chunk_bytes: int = CHUNK_BYTES  # private: tests cut small files into many chunks
 
+    def __post_init__(self) -> None:
+        """Raise ConfigError for a word that an option does not know."""
+        for name, kind in get_type_hints(type(self)).items():
+            if get_origin(kind) is Literal and getattr(self, name) not in get_args(kind):
+                known = ", ".join(get_args(kind))
+                raise ConfigError(f"--{name.replace('_', '-')} {getattr(self, name)}: not one of {known}")
+        if not 0 <= self.seed < 1 << 63:
+            raise ConfigError(f"--seed {self.seed}: not between 0 and 2**63 - 1")
+
 
 @dataclass
 class Result:
-    """What a run found; ``decisions`` and ``dataset`` are read from ``out`` when asked for."""
+    """What a run found; ``dataset`` is read from ``out`` when asked for."""
 
     action: Action
     out: Path | None

@@ -95,7 +95,14 @@ def run(
         outcome = apply(signals.total, made)
         names = [s.name() for s in pipeline.stages]
         kept = {s: int((outcome.kept & (splits == i)).sum()) for i, s in enumerate(("train", *shares))}
-        found = gates.counts(names, made, sum(kept.values()), signals.total, _longer(signals, outcome))
+        found = gates.counts(
+            names,
+            made,
+            sum(kept.values()),
+            int((outcome.kept & outcome.flagged).sum()),
+            signals.total,
+            _longer(signals, outcome),
+        )
         checked = [g.check(found, signals.total) for g in pipeline.gates]
         tell("report", 0, 1)
         facts = Facts(
@@ -112,7 +119,7 @@ def run(
         if action == "clean" and any(kept.values()):
             files = _write_dataset(out, result, facts, spool, machine, splits, planned.title, options, tell)
         output.write_decisions(out / "audit/decisions.parquet", result.stages, made)
-        output.write_signals(out / "audit/signals.parquet", signals, splits if shares else None)
+        output.write_signals(out / "audit/signals.parquet", signals, names, splits if shares else None)
         output.put(out / "audit/report.json", output.dump(result.report.model_dump(mode="json")))
         clock("writing")
         about = _run_facts(options, machine, spool, clock, started, cpu)

@@ -81,9 +81,14 @@ def merge(types: Sequence[pa.DataType]) -> pa.DataType:
 
 
 def whole(column: pa.ChunkedArray) -> pa.Array:
-    """A column of one chunk as an array."""
-    column = column.combine_chunks()
-    return column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+    """A column as one array; the one chunk of a mapped file stays where it lies, ``combine_chunks`` would copy it."""
+    return (
+        column.chunk(0)
+        if column.num_chunks == 1
+        else pa.concat_arrays(column.chunks)
+        if column.chunks
+        else column.combine_chunks()
+    )
 
 
 def fits(array: pa.Array, kind: pa.DataType) -> bool:

@@ -252,7 +252,8 @@ def _compiled() -> Callable[..., int]:
 
 
 def warm() -> None:
-    """Load the compiled way, if it is installed: many batches will come."""
+    """Load the tables, and the compiled way if it is installed: many batches will come."""
+    classes(), vocabulary()
     if importlib.util.find_spec("numba") is not None:
         with_numba(np.zeros(1, np.uint8), np.array([0, 1], np.int64))
 

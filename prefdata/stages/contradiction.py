@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from prefdata.acyclic import Edge, feedback
-from prefdata.decisions import Decisions, Finding, Index, Signals
+from prefdata.decisions import ACTIONS, Decisions, Finding, Index, Signals
 from prefdata.near import bands, buckets, combined, grams, jaccard, joined
 from prefdata.stage import Stage
 from prefdata.words import Words
@@ -91,6 +91,7 @@ class Contradiction(Stage):
         peer = np.where(other >= 0, rows[np.minimum(first[other], len(rows) - 1)], -1)
         out.score[at] = (against / (votes + against))[of]
         loses, contested = (against >= votes)[of], (against > 0)[of]
+        loses &= out.action[at] != ACTIONS.index("drop")  # a drop for its scores stands
         out.mark(at[loses], self.action, "contradiction", peer=peer[of][loses])
         majority = contested & ~loses & (out.action[at] == 0)
         out.mark(at[majority], "flag", "contradiction", peer=peer[of][majority])

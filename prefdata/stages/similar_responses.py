@@ -10,7 +10,7 @@ from pydantic import Field
 
 from prefdata import similarity
 from prefdata.decisions import Decisions, Finding, Signals
-from prefdata.encoders import load
+from prefdata.encoders import digest, load
 from prefdata.pairs import Pair, Pairs, Side
 from prefdata.similarity import DIFFERENT, EXACT, FORMAT_ONLY, NORMALISED, SMALL
 from prefdata.stage import Stage
@@ -69,6 +69,10 @@ class SimilarResponses(Stage):
     """Drop every pair with this score or more; null: only the kinds above."""
     action: Literal["drop", "flag"] = "drop"
     """What happens to the pairs found."""
+
+    def depends_on(self) -> str:
+        """The encoder's files."""
+        return digest(self.encoder) if self.metric == "cosine" else ""
 
     def measure(self, pairs: Pairs) -> pa.Table:
         """``score`` (float32) and ``kind`` (int8; 0 different, 1 exact, 2 normalised, 3 format only, 4
