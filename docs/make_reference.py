@@ -33,8 +33,8 @@ FILES = {
     "report.html": "The report, one file that opens without a network.",
     "manifest.json": "Written last: while it is missing, the run is not finished. Status, counts, gates, the pipeline with every parameter, hashes of the input and of the data, versions, time and memory.",
     "spotcheck.csv": "A sample of kept rows for people to judge, the sides in random order. Opens in a spreadsheet; cells that look like a formula begin with `'`.",
-    "recipes/trl_dpo.yaml": "`trl dpo --config recipes/trl_dpo.yaml`",
-    "recipes/axolotl_dpo.yaml": "`axolotl train recipes/axolotl_dpo.yaml`",
+    "recipes/trl_dpo.yaml": "`trl dpo --config out/recipes/trl_dpo.yaml`",
+    "recipes/axolotl_dpo.yaml": "`axolotl train out/recipes/axolotl_dpo.yaml`",
     "recipes/openrlhf_dpo.sh": "OpenRLHF's DPO command.",
     "recipes/llamafactory/dataset_info.json": "LLaMA-Factory's entry for this set.",
     "recipes/llamafactory/dpo.yaml": "LLaMA-Factory's configuration.",
@@ -143,7 +143,7 @@ def stages() -> str:
         )
         out += [f"{label}: {code(notes[key])}\n" for label, key in labels if notes[key]]
         if kind.scale:
-            side = f" Drops {kind.drops} the limit." if kind.drops else ""
+            side = f" Drops at the limit and {kind.drops}." if kind.drops and "at the limit" not in kind.scale else ""
             out.append(f"Score: {kind.scale}.{side}\n")
         out.append(table(("parameter", "values"), [(f"`{n}`", pipeline.describe(kind, n)) for n in kind.model_fields]))
         out.append(f"Reason words: {', '.join(f'[`{w}`](reasons.md#{w})' for w in kind.reasons)}\n")

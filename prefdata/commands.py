@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,9 +25,12 @@ def report(
     from prefdata.report.render import render
 
     manifest = _manifest(out)
-    page = Report.model_validate_json((out / "audit/report.json").read_bytes())
+    with _written(out / "audit/report.json"):
+        page = Report.model_validate_json((out / "audit/report.json").read_bytes())
+    with _written(out / "manifest.json"):
+        text = render(page, manifest["run"], rows=not no_rows)
     target = out / ("report-no-rows.html" if no_rows else "report.html")
-    put(target, render(page, manifest["run"], rows=not no_rows))
+    put(target, text)
     Say.out([f"report  {target}"], {"report": str(target)})
     if open_:
         typer.launch(target.resolve().as_uri())
@@ -36,8 +41,28 @@ def _manifest(out: Path) -> dict[str, Any]:
     if not path.is_file():
         what = "holds no finished run" if out.is_dir() else "does not exist"
         raise InputError(what, where=str(out), hint="Go on with --resume." if (out / ".work").is_dir() else "")
-    found: dict[str, Any] = json.loads(path.read_bytes())
+    with _written(path):
+        found = json.loads(path.read_bytes())
+        if not isinstance(found, dict) or not isinstance(found.get("run"), dict) or "splits" not in found:
+            raise ValueError("it has no 'run' or no 'splits'")
     return found
+
+
+@contextmanager
+def _written(path: Path) -> Iterator[None]:
+    """What prefdata wrote itself is read: a file that is gone or was changed is told as such."""
+    from jinja2 import UndefinedError
+
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise InputError("does not exist", where=str(error.filename or path), hint=_AGAIN) from error
+    except (OSError, ValueError, UndefinedError) as error:  # pydantic's, json's and Arrow's are ValueErrors
+        what = str(error).split("\n")[0]
+        raise InputError(f"was not left so by prefdata: {what}", where=str(path), hint=_AGAIN) from error
+
+
+_AGAIN = "Run prefdata again with --overwrite."
 
 
 def stages(name: Annotated[str | None, typer.Argument(help="One stage, or a .py file.")] = None) -> None:
@@ -67,7 +92,9 @@ def explain_row(
     """One row's whole history: every stage's value, limit and verdict."""
     from prefdata import lookup
 
-    document = lookup.row_document(out, list(_manifest(out)["splits"]), row)
+    splits = list(_manifest(out)["splits"])
+    with _written(out):
+        document = lookup.row_document(out, splits, row)
     Say.out(lookup.row_lines(document), document)
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from prefdata.errors import InputError
 from prefdata.reading import BAD, LINE, guess_encoding
+from prefdata.schema import check_names
 
 
 def read(path: Path, name: str, size: int, take: Callable[[pa.Schema, Iterable[pa.RecordBatch]], None]) -> None:
@@ -27,9 +28,7 @@ def read(path: Path, name: str, size: int, take: Callable[[pa.Schema, Iterable[p
             names = next(reader, None)
             if names is None:
                 return
-            if len(set(names)) < len(names):
-                twice = next(n for n in names if names.count(n) > 1)
-                raise InputError(f"has two columns named {twice!r}", where=f"{name}:1")
+            check_names(names, f"{name}:1")
             schema = pa.schema([(n, pa.string()) for n in names] + [(LINE, pa.int64()), (BAD, pa.string())])
             take(schema, _batches(reader, names, schema, size))
         except UnicodeDecodeError as error:

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from prefdata import csv_files
 from prefdata.errors import InputError
 from prefdata.reading import Chunk, read, spans
+from prefdata.schema import check_names
 
 Format = Literal["auto", "jsonl", "json", "csv", "parquet", "hf"]
 SUFFIXES = {".jsonl": "json", ".json": "json", ".ndjson": "json", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}
@@ -222,11 +223,12 @@ class Plan:
 
     def _parquet(self, path: Path, name: str) -> None:
         try:
-            meta = pq.ParquetFile(path).metadata
+            file = pq.ParquetFile(path)
         except (pa.ArrowInvalid, OSError) as error:
             raise InputError(f"cannot be read as Parquet: {error}", where=name, hint="Get the file again.") from error
-        for group in range(meta.num_row_groups):
-            info = meta.row_group(group)
+        check_names(file.schema_arrow.names, name)
+        for group in range(file.num_row_groups):
+            info = file.metadata.row_group(group)
             self._blocks(path, "parquet", group, info.num_rows, info.total_byte_size)
 
     def _csv(self, path: Path, name: str) -> None:
@@ -237,6 +239,7 @@ class Plan:
         try:
             with pa.memory_map(str(path)) as source:
                 reader = pa.ipc.open_stream(source)
+                check_names(reader.schema.names, name)
                 self.add_batches(reader.schema, reader)
         except pa.ArrowInvalid as error:
             raise InputError(f"cannot be read as Arrow: {error}", where=name) from error
@@ -253,9 +256,8 @@ class Plan:
             self._blocks(held, "arrow", group, rows, size)
 
     def _blocks(self, path: Path, kind: Literal["arrow", "parquet"], group: int, rows: int, size: int) -> None:
-        step = max(1, rows // max(1, -(-size // self.chunk_bytes)))
         # A row group that is little larger than a chunk stays whole, so that our own parts are read back as they are.
-        step = rows if size < 2 * self.chunk_bytes else step
+        step = rows if size < 2 * self.chunk_bytes else max(1, rows // -(-size // self.chunk_bytes))
         for start in range(0, rows, max(1, step)):
             stop = min(start + step, rows)
             if self.left is not None:
@@ -266,12 +268,8 @@ class Plan:
 
 def sha256(path: Path) -> tuple[str, int]:
     """Digest and size of a file."""
-    digest, size = hashlib.sha256(), 0
     with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
-            size += len(block)
-    return digest.hexdigest(), size
+        return hashlib.file_digest(file, "sha256").hexdigest(), file.tell()
 
 
 def _count_lines(data: mmap.mmap, start: int, stop: int) -> int:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from prefdata.near import combined, woven
 from prefdata.pairs import SIDES, Pairs
-from prefdata.stage import Stage
+from prefdata.stage import Stage, blaming
 
 
 def measure_pairs(pairs: Pairs, stages: Sequence[Stage], clock: Callable[[str], None] = lambda name: None) -> pa.Table:
@@ -27,8 +27,13 @@ def measure_pairs(pairs: Pairs, stages: Sequence[Stage], clock: Callable[[str], 
     columns |= {f"pair.{side}_content": pa.array(words[side].content) for side in SIDES}
     clock("words")
     for stage in stages:
-        own = stage.measure(pairs)
-        for name in own.column_names:
-            columns[f"{stage.name()}.{name}"] = own.column(name).combine_chunks()
+        with blaming(stage):
+            own = stage.measure(pairs)
+            if not isinstance(own, pa.Table):
+                raise TypeError(f"measure must return a pyarrow.Table, not {type(own).__name__}")
+            if own.num_columns and len(own) != len(pairs):
+                raise ValueError(f"measure must return one row a pair: {len(own)} rows for {len(pairs)} pairs")
+            for name in own.column_names:
+                columns[f"{stage.name()}.{name}"] = own.column(name).combine_chunks()
         clock(stage.name())
     return pa.table(columns)

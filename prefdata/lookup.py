@@ -62,7 +62,8 @@ def stage_lines(kind: type[Stage]) -> Iterator[str]:
     yield f"{told['stage']}: {told['asks']}"
     yield from (f"\n{label}: {told[key]}" for label, key in _LABELS.items() if told[key])
     if kind.scale:
-        yield f"\nScore: {kind.scale}" + (f"; drops {kind.drops} the limit" if kind.drops else "")
+        side = f"; drops at the limit and {kind.drops}" if kind.drops and "at the limit" not in kind.scale else ""
+        yield f"\nScore: {kind.scale}{side}"
     for head in ("parameters", "reasons"):
         yield f"\n{head if head == 'parameters' else 'reason words'}"
         yield from (f"  {name}: {text}" for name, text in told[head].items())
@@ -87,9 +88,8 @@ def word_lines(told: Mapping[str, Any]) -> Iterator[str]:
 def row_document(out: Path, splits: Sequence[str], asked: str) -> dict[str, Any]:
     """Every decision about one row, and the row itself; ``asked`` is its ``pd_id``, else its number."""
     import pyarrow.compute as pc
-    import pyarrow.parquet as pq
 
-    decisions, signals = (pq.read_table(out / f"audit/{n}.parquet") for n in ("decisions", "signals"))
+    decisions, signals = (_audit(out / f"audit/{n}.parquet") for n in ("decisions", "signals"))
     places = _places(out, splits, decisions, signals)
     found = _find(places, asked)
     if found is None and asked.isdigit():
@@ -104,6 +104,20 @@ def row_document(out: Path, splits: Sequence[str], asked: str) -> dict[str, Any]
     state = "dropped" if any(d["action"] == "drop" for d in made) else "kept"
     measured = signals.filter(pc.equal(signals["row"], row)).to_pylist()[0]
     return {"row": row, "state": state, "decisions": made, "signals": measured, "pair": pair}
+
+
+def _audit(path: Path) -> Any:
+    import pyarrow.parquet as pq
+
+    try:
+        found = pq.read_table(path)
+    except FileNotFoundError:
+        raise InputError("does not exist", where=str(path), hint="Run prefdata again with --overwrite.") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"is no sound Parquet file: {error}", where=str(path)) from error
+    if not {"row", *(("action",) if path.stem == "decisions" else ())} <= set(found.column_names):
+        raise InputError("was changed after the run: it lacks columns", where=str(path))
+    return found
 
 
 def _places(out: Path, splits: Sequence[str], decisions: Any, signals: Any) -> list[tuple[list[Path], Any]]:

@@ -21,13 +21,14 @@ from prefdata.errors import InputError
 from prefdata.frame import measure_pairs
 from prefdata.pairs import SIDES, Fault, Message, Pair, Pairs, Side, dump, fault_of
 from prefdata.reading import BadRow, Block, Chunk, read
-from prefdata.shapes import Columns, read_row
+from prefdata.shapes import Columns, read_row, transcript
 from prefdata.stage import Stage, stage_class
 
 Form = Literal["text", "chat"]
 Spec = tuple[str, dict[str, Any]]  # a stage's name or path, and its parameters: what a worker builds it from
 
 LINE, _FAULT, DETAIL, RAW, PLAIN = INTERNAL = "pd$line", "pd$fault", "pd$detail", "pd$raw", "pd$plain"
+VERDICT = tuple(f"pd_{n}" for n in ("file", "line", "stage", "code", "reason", "score", "limit", "peer", "raw"))
 _STOPS = ("parse_error", "encoding_error", "missing_field")
 
 
@@ -71,6 +72,7 @@ def measure(task: MeasureTask) -> Measured:
     """Measure one chunk. A chunk that needs the other form says so and leaves nothing."""
     clock = Clock()
     block = read(task.chunk)
+    schema.check_names(block.names, task.file_name)
     clock("reading")
     out = Measured(rows=len(block.rows), names=block.names)
     pairs, faults = _read_pairs(task, block, out)
@@ -110,6 +112,7 @@ def _read_pairs(task: MeasureTask, block: Block, out: Measured) -> tuple[list[Pa
     for at, row in enumerate(block.rows):
         pair: Pair | None = None
         fault: Fault | None
+        name = ""
         if isinstance(row, BadRow):
             fault = row.fault
         else:
@@ -124,7 +127,9 @@ def _read_pairs(task: MeasureTask, block: Block, out: Measured) -> tuple[list[Pa
             hint = "--on-bad-row skip lists such rows and goes on."
             raise InputError(f"{fault.reason}: {fault.detail}", where=_where(task, block, at), hint=hint)
         if pair is not None and task.form == "chat":
-            pair = to_chat(pair)
+            if isinstance(pair.prompt, str):
+                changes["text to messages"] += 1
+            pair = transcript.to_messages(pair) if name == transcript.NAME else to_chat(pair)
         elif pair is not None and not isinstance(pair.prompt, str):
             out.needs_chat = _where(task, block, at)
             break
@@ -182,13 +187,18 @@ def _strings(task: MeasureTask, pairs: list[Pair | None], faults: list[Fault | N
             for i, messages in enumerate(values):
                 try:
                     values[i] = None if messages is None else orjson.dumps(messages, option=orjson.OPT_NON_STR_KEYS)
-                except TypeError:
+                except TypeError as error:
                     values[i] = dump(messages, ordered=False)
-                    faults[i] = Fault(
-                        "bad_messages", f"{side} holds an integer beyond 64 bits, unreadable for datasets"
-                    )
+                    faults[i] = Fault("bad_messages", f"{side} {_unwritten(str(error))}")
         out[side] = values
     return out
+
+
+def _unwritten(error: str) -> str:
+    """Why messages cannot be spooled, in our words."""
+    if "64-bit" in error:
+        return "holds an integer beyond 64 bits, unreadable for datasets"
+    return "is nested too deeply" if "ecursion" in error else f"cannot be written as JSON: {error}"
 
 
 def _spool(
@@ -207,11 +217,22 @@ def _spool(
             if name in block.names:
                 raise InputError(f"has the columns {source!r} and {name!r}", where=task.file_name, hint="Rename one.")
             out.changes[f"column {source!r} is carried as {name!r}: the mapping takes its name"] = len(faults)
+        elif source in VERDICT:
+            name_there = f"pd_{source}"
+            if name_there in block.names:
+                what = f"has the columns {source!r} and {name_there!r}"
+                raise InputError(what, where=task.file_name, hint="Rename one.")
+            out.changes[f"column {source!r} is carried as {name_there!r} in the dropped rows"] = len(faults)
         if block.table is None or name == "pd_id":
             values = [r.get(source) if type(r) is dict else None for r in block.rows]
             if name == "pd_id":
                 values = [None if v is None else str(v) for v in values]
             others[name] = schema.column_of(values)
+            if isinstance(others[name].type, pa.JsonType) and (lost := schema.not_finite(values, others[name].storage)):
+                out.changes[f"NaN or infinity inside column {source!r} written as null"] = lost
+        elif schema.holds_map(block.table.schema.field(source).type):
+            others[name] = schema.as_json(block.table.column(source).to_pylist())
+            out.changes[f"column {source!r} holds maps and is written as JSON (lists of pairs)"] = len(faults)
         else:
             others[name] = schema.whole(block.table.column(source))
         if schema.beyond_64_bits(others[name]):
@@ -254,7 +275,7 @@ def _batch(
         kept = [p for i in sound if (p := pairs[i]) is not None]
         tools = columns["tools"].to_pylist() if "tools" in columns else [None] * len(kept)
         for pair, tool in zip(kept, tools, strict=True):
-            pair.tools = orjson.loads(tool) if isinstance(tool, str) and tool.strip() else tool
+            pair.tools = None if isinstance(tool, str) and not tool.strip() else tool
         return Pairs.of(kept, columns)
     return Pairs(**text, columns=columns, strings=strings)
 

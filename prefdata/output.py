@@ -22,7 +22,7 @@ from prefdata.decisions import Decisions, Index, Signals
 from prefdata.errors import ConfigError, InputError, OutputError
 from prefdata.report.summary import Row
 
-OWN = ("data", "audit", "recipes", "report.html", "manifest.json", "README.md", "spotcheck.csv")
+OWN = ("data", "audit", "recipes", "report.html", "report-no-rows.html", "manifest.json", "README.md", "spotcheck.csv")
 MANIFEST = "manifest.json"
 _SHEET_LEAST, _FORMULA = 50, ("=", "+", "-", "@", "\t", "\r")
 
@@ -220,7 +220,7 @@ def card(facts: Card) -> str:
     lines = [
         "---", data.to_yaml(), "---", "", f"# {facts.title}, cleaned", "",
         f"{kept:,} preference pairs ({facts.form} form), kept of {facts.read:,} by prefdata {facts.version}, pipeline `{facts.pipeline}`.",
-        "Kept rows are as they were read; `pd_id` leads back to the row of the input.", "",
+        "Kept rows have the values they were read with (changes of form are listed in `manifest.json`); `pd_id` leads back to the row of the input.", "",
         "| stage | in | dropped |", "| --- | --- | --- |",
         *(f"| {stage} | {asked:,} | {dropped:,} |" for stage, asked, dropped in facts.funnel), "",
         "```python", "from datasets import load_dataset", "",

@@ -18,6 +18,7 @@ import orjson
 import pyarrow as pa
 
 from prefdata import text
+from prefdata.errors import InputError
 
 SIDES = ("prompt", "chosen", "rejected")
 Message = dict[str, Any]
@@ -71,6 +72,13 @@ def read_messages(value: Sequence[Any], where: str) -> tuple[list[Message], tupl
         if not isinstance(raw, Mapping):
             return Fault("bad_type", f"{where}[{i}] is {kind_of(raw)}, not a message")
         message = dict(raw)
+        said = ROLES.get(str(message.get("from")).lower())
+        if "role" in message and said is not None and said != ROLES.get(str(message["role"]).lower(), said):
+            return Fault("bad_messages", f"{where}[{i}] has both role and from, which differ")
+        if "from" in message and message.get("value") is not None and "content" in message:
+            if message["content"] is not None:
+                return Fault("bad_messages", f"{where}[{i}] has both value and content")
+            del message["content"]  # the padding of a column store
         if "role" not in message and "from" in message:
             message = {("role" if k == "from" else "content" if k == "value" else k): v for k, v in message.items()}
             changes.add("from/value renamed to role/content")
@@ -211,7 +219,10 @@ def dump(value: Any, *, ordered: bool = True) -> str:
     try:
         return orjson.dumps(value, str, orjson.OPT_NON_STR_KEYS | (orjson.OPT_SORT_KEYS if ordered else 0)).decode()
     except TypeError:  # an integer beyond 64 bits
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=ordered, default=str)
+        try:
+            return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=ordered, default=str)
+        except RecursionError:
+            raise InputError("a value is nested too deeply to be written as JSON") from None
 
 
 # ---------------------------------------------------------------------------------------------- a batch of pairs

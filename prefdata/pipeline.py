@@ -13,13 +13,13 @@ import numpy.typing as npt
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
-from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from prefdata.decisions import Decisions, Signals
+from prefdata.decisions import ACTIONS, NONE, Decisions, Signals
 from prefdata.errors import ConfigError, did_you_mean
 from prefdata.gates import Gate
 from prefdata.parameters import describe
-from prefdata.stage import Stage, stage_class
+from prefdata.stage import Stage, blaming, stage_class
 
 _KEYS = ("version", "stages", "gate")
 
@@ -61,8 +61,9 @@ class Pipeline:
         for i, stage in enumerate(self.stages):
             if progress:
                 progress(stage.name(), i, len(self.stages))
-            got = stage.decide(living)
-            got.check(living.index)
+            with blaming(stage):
+                got = stage.decide(living)
+                _check(stage, got, living)
             made.append(got)
             if divide is not None and stage.name() == "near_duplicate":
                 splits = divide(living, got)  # with the rows it drops: their prompts join groups
@@ -72,6 +73,28 @@ class Pipeline:
         if splits is None:
             splits = divide(living, None) if divide else np.zeros(signals.total, np.int8)
         return made, splits
+
+
+def _check(stage: Stage, got: Any, living: Signals) -> None:
+    """Hold what a stage decided to the contract."""
+    if not isinstance(got, Decisions):
+        raise TypeError(f"decide must return Decisions, not {type(got).__name__}")
+    kinds = {"action": "iu", "reason": "iu", "peer": "iu", "score": "f", "limit": "f", "weight": "f", "flip_prob": "f"}
+    for name, kind in kinds.items():
+        values = getattr(got, name)
+        if values is None and name in ("weight", "flip_prob"):
+            continue
+        if not isinstance(values, np.ndarray) or values.shape != (len(living),) or values.dtype.kind not in kind:
+            raise ValueError(f"Decisions.{name} must be an array of one number for each living row")
+    got.check(living.index)
+    bounds = {"action": (0, len(ACTIONS)), "reason": (NONE, len(got.reasons)), "peer": (NONE, living.total)}
+    for name, (low, high) in bounds.items():
+        values = getattr(got, name)
+        if ((values < low) | (values >= high)).any():
+            raise ValueError(f"Decisions.{name} holds a number outside {low} to {high - 1}")
+    unknown = next((word for word in got.reasons if word not in stage.reasons), None)
+    if unknown is not None:
+        raise ValueError(f"the reason word {unknown!r} is not in the stage's reasons")
 
 
 def find(name: str | None) -> tuple[str, Path, str]:
@@ -97,7 +120,13 @@ def load(
 ) -> tuple[Pipeline, str]:  # fmt: skip
     """The pipeline of that name with overrides (``stage.parameter=value``), and its title."""
     found, path, title = find(name)
-    return parse(path.read_text(encoding="utf-8"), path, found, sets=sets, only=only, skip=skip, gates=gates), title
+    held = path.read_bytes()
+    try:
+        text = held.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = held.count(b"\n", 0, error.start) + 1
+        raise ConfigError("is not UTF-8", where=f"{path}:{line}", hint="Save it as UTF-8.") from error
+    return parse(text, path, found, sets=sets, only=only, skip=skip, gates=gates), title
 
 
 def parse(
@@ -107,9 +136,11 @@ def parse(
     """A pipeline out of YAML text; errors name file and line."""
     try:
         tree = YAML(typ="rt").load(text)
-    except MarkedYAMLError as error:
-        line = (error.problem_mark.line + 1) if error.problem_mark else 1
-        raise ConfigError(str(error.problem or "not valid YAML").split("\n")[0], where=f"{path}:{line}") from error
+    except YAMLError as error:
+        mark = error.problem_mark if isinstance(error, MarkedYAMLError) else None
+        what = error.problem if isinstance(error, MarkedYAMLError) else str(error)
+        line = mark.line + 1 if mark else text.count("\n", 0, getattr(error, "position", 0)) + 1
+        raise ConfigError(str(what or "not valid YAML").split("\n")[0], where=f"{path}:{line}") from error
     if not isinstance(tree, CommentedMap):
         raise ConfigError("is not a mapping with 'stages:'", where=f"{path}:1")
     for key in tree:
@@ -126,7 +157,7 @@ def parse(
             hint="This prefdata reads version 1.",
         )
     entries: list[tuple[str, dict[str, Any], dict[str, int], int]] = []
-    listed = tree.get("stages") or CommentedSeq()
+    listed = CommentedSeq() if tree.get("stages") is None else tree["stages"]
     if not isinstance(listed, CommentedSeq):
         raise ConfigError("'stages' is not a list", where=f"{path}:{tree.lc.key('stages')[0] + 1}")
     for i, entry in enumerate(listed):
@@ -168,8 +199,28 @@ def parse(
     adding = [s.name() for s in out.stages[:-1] if s.adds]
     if adding:
         raise ConfigError(f"{adding[0]} adds rows and so must come last", where=str(path))
-    out.gates = [Gate.parse(g, out.stages, str(path)) for g in [*(tree.get("gate") or []), *gates]]
+    out.gates = [_gate(g, out.stages, where) for g, where in [*_gates(tree, path), *((g, "--gate") for g in gates)]]
     return out
+
+
+def _gates(tree: CommentedMap, path: Path) -> list[tuple[Any, str]]:
+    """The gates of a pipeline file, each with its place."""
+    listed = tree.get("gate")
+    if listed is None:
+        return []
+    if not isinstance(listed, CommentedSeq):
+        where = f"{path}:{tree.lc.key('gate')[0] + 1}"
+        raise ConfigError("'gate' is not a list", where=where, hint='For example: gate: ["too_similar<=5%"]')
+    return [(g, f"{path}:{listed.lc.item(i)[0] + 1}") for i, g in enumerate(listed)]
+
+
+def _gate(text: Any, stages: Sequence[Stage], where: str) -> Gate:
+    if not isinstance(text, str):
+        raise ConfigError(f"gate {_plain(text)!r} is not text", where=where, hint='For example: "too_similar<=5%"')
+    gate = Gate.parse(text, stages, where)
+    if gate.share and gate.bound > 100:
+        raise ConfigError(f"gate {text!r}: a share is at most 100%", where=where)
+    return gate
 
 
 def _plain(value: Any) -> Any:
@@ -182,6 +233,19 @@ def _plain(value: Any) -> Any:
         if isinstance(value, kind):
             return kind(value)
     return value
+
+
+def _value(text: str) -> Any:
+    """A parameter from the command line, as YAML reads it; text without quotes stays exactly as given."""
+    value = _plain(YAML(typ="rt").load(text))
+    if value is None and text.strip() not in (
+        "null",
+        "Null",
+        "NULL",
+        "~",
+    ):  # white space, or what YAML takes for a comment
+        return text
+    return text if isinstance(value, str) and not text.startswith(("'", '"')) else value
 
 
 def _select(entries: list[Any], only: Sequence[str], skip: Sequence[str]) -> None:
@@ -221,8 +285,8 @@ def _override(entries: list[Any], sets: Sequence[str]) -> dict[tuple[str, str], 
                 hint=did_you_mean(stage, names) or f"Stages: {', '.join(names)}",
             )
         try:
-            entry[1][parameter] = _plain(YAML(typ="rt").load(value)) if value else ""
-        except MarkedYAMLError as error:
+            entry[1][parameter] = _value(value)
+        except YAMLError as error:
             raise ConfigError(
                 f"--set {item}: not valid YAML", hint="Quote text that holds brackets or colons."
             ) from error

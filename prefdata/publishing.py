@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from prefdata import output, schema
 from prefdata.engines import Engine
-from prefdata.measuring import DETAIL, LINE, RAW
+from prefdata.measuring import DETAIL, LINE, RAW, VERDICT
 from prefdata.pairs import SIDES
 from prefdata.result import Progress, Result
 from prefdata.spool import Spool
@@ -67,7 +67,8 @@ def publish(task: PublishTask) -> list[str]:
         v = task.verdict
         reasons = [d or _sentence(c, s, li, p) for d, c, s, li, p in zip(
             part.column(DETAIL).to_pylist(), v["code"], v["score"], v["limit"], v["peer"], strict=True)]  # fmt: skip
-        columns = _sides(part, task, task.plain[1]) | _others(part, rest) | {
+        others = {f"pd_{n}" if n in VERDICT else n: column for n, column in _others(part, rest).items()}
+        columns = _sides(part, task, task.plain[1]) | others | {
             "pd_id": ids.filter(mask),
             "pd_file": pa.array([task.file_name] * len(part), pa.string()),
             "pd_line": part.column(LINE).combine_chunks(),

@@ -26,6 +26,7 @@ from prefdata.pairs import Fault, kind_of, without_nulls
 Kind = Literal["lines", "documents", "arrow", "parquet"]
 LONG_NUMBER = "[0-9]{19}"  # may be an integer beyond 64 bits
 _LONG = re.compile(LONG_NUMBER.encode())
+DEPTH = 250  # levels of lists and objects: about as many as can be written again
 LINE, BAD = "pd$line", "pd$bad"  # columns that a converted table (CSV) carries beside the data
 
 
@@ -132,7 +133,10 @@ def _documents(data: bytes, line: int) -> Iterator[tuple[int, int, bytes]]:
 def _with_all_digits(values: list[Any], texts: pa.Array) -> list[Any]:
     """The values of JSON texts, read again where the fast parser may have made a float of an integer beyond 64 bits."""
     for i in np.flatnonzero(pc.match_substring_regex(texts, LONG_NUMBER).fill_null(False)).tolist():
-        values[i] = json.loads(texts[i].as_py())
+        try:
+            values[i] = json.loads(texts[i].as_py())
+        except RecursionError:
+            raise InputError("a JSON column holds a value nested too deeply") from None
     return values
 
 
@@ -165,11 +169,21 @@ def parse(text: bytes) -> dict[str, Any] | BadRow | None:
         except (RecursionError, ValueError) as error:  # or a number of more than 4,300 digits
             why = "nested too deeply" if isinstance(error, RecursionError) else str(error)
             return BadRow(Fault("parse_error", why), decoded)
-        if isinstance(value, dict) and _has_surrogate(value):
+        if isinstance(value, dict) and not _too_deep(value) and _has_surrogate(value):
             return BadRow(Fault("encoding_error", "holds half of a surrogate pair"), decoded)
     if isinstance(value, dict):
+        if text.count(b"[") + text.count(b"{") > DEPTH and _too_deep(value):
+            return BadRow(Fault("parse_error", f"nested too deeply (over {DEPTH} levels)"), text.decode())
         return value
     return BadRow(Fault("parse_error", f"is {kind_of(value)}, not an object"), text.decode("utf-8", "backslashreplace"))
+
+
+def _too_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(DEPTH):
+        inner = (v for x in level for v in (x.values() if isinstance(x, dict) else x))
+        level = [v for v in inner if isinstance(v, dict | list)]
+    return bool(level)
 
 
 def _has_surrogate(value: Any) -> bool:

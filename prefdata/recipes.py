@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from prefdata.errors import ConfigError, did_you_mean
 from prefdata.output import put
 
 NAMES = ("trl", "axolotl", "openrlhf", "llamafactory")
-_NOTE = "# Written by prefdata. Set the model; paths are relative to where prefdata was run.\n"
+_NOTE = "# Written by prefdata. Set the model, and run it from the folder where prefdata was run:\n# {}\n"
 
 
 def chosen(names: str) -> tuple[str, ...]:
@@ -41,14 +42,18 @@ def write(out: Path, form: str, splits: Sequence[str], max_length: int, names: S
         put(home / "llamafactory/train.jsonl", b"".join(_sharegpt(out / "data/train")))
 
 
-def _yaml(value: Mapping[str, Any]) -> str:
+def _yaml(value: Mapping[str, Any], run: str, out: str, path: str) -> str:
     import io
 
     stream = io.StringIO()
     writer = YAML()
     writer.default_flow_style = False
     writer.dump(dict(value), stream)
-    return _NOTE + stream.getvalue()
+    return _note(run, out, path) + stream.getvalue()
+
+
+def _note(run: str, out: str, path: str) -> str:
+    return _NOTE.format(f"{run} {shlex.quote(f'{out}/recipes/{path}')}")
 
 
 def _trl(out: str, form: str, splits: Sequence[str], max_length: int) -> Iterator[tuple[str, str]]:
@@ -61,8 +66,8 @@ def _trl(out: str, form: str, splits: Sequence[str], max_length: int) -> Iterato
         recipe |= {"dataset_test_split": "test", "eval_strategy": "steps", "eval_steps": 100}
     yield (
         "trl_dpo.yaml",
-        _yaml(recipe)
-        + "# use_cpu: true     # on a machine without a GPU; on a recent GPU set bf16: true\n# run: trl dpo --config recipes/trl_dpo.yaml\n",
+        _yaml(recipe, "trl dpo --config", out, "trl_dpo.yaml")
+        + "# use_cpu: true     # on a machine without a GPU; on a recent GPU set bf16: true\n",
     )
 
 
@@ -75,16 +80,16 @@ def _axolotl(out: str, form: str, splits: Sequence[str], max_length: int) -> Ite
         "base_model": "PATH_OR_NAME", "rl": "dpo", "datasets": [dataset], "sequence_len": max_length,
         "learning_rate": 1.0e-6, "num_epochs": 1, "micro_batch_size": 1, "gradient_accumulation_steps": 8,
         "output_dir": "runs/dpo",
-    })  # fmt: skip
+    }, "axolotl train", out, "axolotl_dpo.yaml")  # fmt: skip
 
 
 def _openrlhf(out: str, form: str, splits: Sequence[str], max_length: int) -> Iterator[tuple[str, str]]:
-    flags = [f"--data.dataset {out}", "--data.dataset_split train", "--data.max_len " + str(max_length)]
+    flags = [f"--data.dataset {shlex.quote(out)}", "--data.dataset_split train", "--data.max_len " + str(max_length)]
     flags += ["--data.prompt_key prompt"] if form != "implicit" else []
     flags += ["--data.chosen_key chosen", "--data.rejected_key rejected"]
     flags += ["--data.apply_chat_template"] if form != "text" else []
     lines = " \\\n  ".join(["python -m openrlhf.cli.train_dpo --model.model_name_or_path PATH_OR_NAME", *flags])
-    yield "openrlhf_dpo.sh", f"#!/bin/sh\n{_NOTE}{lines}\n"
+    yield "openrlhf_dpo.sh", f"#!/bin/sh\n{_note('sh', out, 'openrlhf_dpo.sh')}{lines}\n"
 
 
 def _llamafactory(out: str, form: str, splits: Sequence[str], max_length: int) -> Iterator[tuple[str, str]]:
@@ -106,7 +111,7 @@ def _llamafactory(out: str, form: str, splits: Sequence[str], max_length: int) -
         "model_name_or_path": "PATH_OR_NAME", "stage": "dpo", "do_train": True, "finetuning_type": "lora",
         "dataset_dir": f"{out}/recipes/llamafactory", "dataset": "prefs", "template": "default", "cutoff_len": max_length,
         "pref_beta": 0.1, "pref_loss": "sigmoid", "learning_rate": 5.0e-6, "num_train_epochs": 1, "output_dir": "runs/dpo",
-    })  # fmt: skip
+    }, "llamafactory-cli train", out, "llamafactory/dpo.yaml")  # fmt: skip
 
 
 _WRITERS: Mapping[str, Callable[[str, str, Sequence[str], int], Iterator[tuple[str, str]]]] = {

@@ -50,8 +50,15 @@ class Options:
             if get_origin(kind) is Literal and getattr(self, name) not in get_args(kind):
                 known = ", ".join(get_args(kind))
                 raise ConfigError(f"--{name.replace('_', '-')} {getattr(self, name)}: not one of {known}")
+        if not isinstance(self.columns, Mapping):
+            raise ConfigError("columns: not a mapping", hint='For example: columns={"prompt": "question"}')
         if not 0 <= self.seed < 1 << 63:
             raise ConfigError(f"--seed {self.seed}: not between 0 and 2**63 - 1")
+
+    def settings(self) -> dict[str, Any]:
+        """The options that decide what is written, as the manifest holds them."""
+        names = ("columns", "input_format", "input_split", "format", "split", "export", "sample", "limit", "seed")
+        return {n: getattr(self, n) for n in (*names, "on_bad_row", "license")} | {"columns": dict(self.columns)}
 
 
 @dataclass
@@ -61,9 +68,9 @@ class Result:
     action: Action
     out: Path | None
     stages: list[str]
-    made: list[Decisions]
-    outcome: Outcome
-    report: Report
+    made: list[Decisions] = field(repr=False)
+    outcome: Outcome = field(repr=False)
+    report: Report = field(repr=False)
     gates: list[dict[str, Any]]
     splits: dict[str, int]
 

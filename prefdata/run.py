@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import resource
@@ -11,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import fields
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from prefdata import gates, output, recipes, sources, split
 from prefdata.cutting import Source
 from prefdata.decisions import Outcome, Signals, apply
 from prefdata.engines import Engine, engine
-from prefdata.errors import InputError
+from prefdata.errors import ConfigError, InputError, OutputError, did_you_mean
 from prefdata.measuring import Clock, Form
 from prefdata.pipeline import Pipeline, load
 from prefdata.publishing import publish_all
@@ -42,18 +44,33 @@ def audit(
     """Measure and decide; with ``out``, write a report there. Changes nothing.
 
     ``source`` is a path, a glob, a list of paths, ``-``, a ``datasets.Dataset``, a DataFrame or a list of dicts;
-    ``options`` are the fields of ``Options``. Raises PrefdataError with what is wrong and what to do.
+    ``pipeline`` a name or path as for ``-p``. ``options`` are the fields of ``Options``, and lists of what the command
+    line takes as ``gate``, ``set``, ``only`` and ``skip``. Raises PrefdataError with what is wrong and what to do.
     """
-    return run("audit", source, None if out is None else Path(out), _pipeline(pipeline), Options(**options))
+    ready, rest = _ready(pipeline, options)
+    return run("audit", source, None if out is None else Path(out), ready, rest)
 
 
 def clean(source: Any, out: str | os.PathLike[str], pipeline: str | Pipeline | None = None, **options: Any) -> Result:
     """Audit, then carry the decisions out: writes the dataset, the dropped rows and the report to ``out``."""
-    return run("clean", source, Path(out), _pipeline(pipeline), Options(**options))
+    ready, rest = _ready(pipeline, options)
+    return run("clean", source, Path(out), ready, rest)
 
 
-def _pipeline(given: str | Pipeline | None) -> Pipeline:
-    return given if isinstance(given, Pipeline) else load(given)[0]
+def _ready(given: str | Pipeline | None, options: Mapping[str, Any]) -> tuple[Pipeline, Options]:
+    """The pipeline and the options of a call from Python."""
+    words = {"gate": "gates", "set": "sets", "only": "only", "skip": "skip"}
+    known = [*words, *(f.name for f in fields(Options))]
+    for name in options:
+        if name not in known:
+            raise ConfigError(f"no such option: {name}", hint=did_you_mean(name, known) or f"Known: {', '.join(known)}")
+    of_pipeline = {words[k]: tuple(v) for k, v in options.items() if k in words}
+    if isinstance(given, Pipeline) and of_pipeline:
+        raise ConfigError(
+            f"{', '.join(of_pipeline)}: the pipeline is ready made", hint="Give its name or path instead."
+        )
+    pipeline = given if isinstance(given, Pipeline) else load(given, **of_pipeline)[0]
+    return pipeline, Options(**{k: v for k, v in options.items() if k not in words})
 
 
 def run(
@@ -71,6 +88,8 @@ def run(
         if out is None:
             work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="prefdata-")))
         else:
+            if options.resume:
+                _same_run(out, action, pipeline, options)
             work = output.prepare(out, overwrite=options.overwrite, resume=options.resume, inputs=_inputs(source))
             stack.enter_context(output.writing(out))
             stack.enter_context(output.tidying(out, resumable=options.resume or options.keep_scratch))
@@ -125,7 +144,7 @@ def run(
         about = _run_facts(options, machine, spool, clock, started, cpu)
         output.put(out / "report.html", render(result.report, about))
         output.put(out / "audit/run.log.jsonl", _log(about))
-        output.finish(out, _manifest(result, facts, files, about), options.keep_scratch)
+        output.finish(out, _manifest(result, facts, options, files, about), options.keep_scratch)
         return result
 
 
@@ -149,7 +168,9 @@ def _write_dataset(
     return files
 
 
-def _manifest(result: Result, facts: Facts, files: dict[str, str], about: dict[str, Any]) -> dict[str, Any]:
+def _manifest(
+    result: Result, facts: Facts, options: Options, files: dict[str, str], about: dict[str, Any]
+) -> dict[str, Any]:
     """What ``manifest.json`` holds; ``run`` alone may differ between two runs of the same data."""
     status = "empty" if not result.counts["kept"] else "complete" if result.ok else "gate_failed"
     stages = {
@@ -159,8 +180,19 @@ def _manifest(result: Result, facts: Facts, files: dict[str, str], about: dict[s
     return {
         "schema_version": 1, "prefdata": facts.version, "action": facts.action, "status": status, "input": facts.source,
         "counts": result.counts, "splits": facts.splits, "gates": facts.gates, "seed": facts.seed, "stages": stages,
-        "config": facts.config, "files": files, "run": about,
+        "config": facts.config, "options": options.settings(), "files": files, "run": about,
     }  # fmt: skip
+
+
+def _same_run(out: Path, action: Action, pipeline: Pipeline, options: Options) -> None:
+    """Refuse to go on, with other settings, with a run that is finished and has left no parts: it would be replaced."""
+    if (out / output.MANIFEST).is_file() and not (out / ".work").is_dir():
+        found = json.loads((out / output.MANIFEST).read_bytes())
+        asked = json.loads(json.dumps({"action": action, "config": pipeline.resolved(), "options": options.settings()}))
+        other = [k for k, v in asked.items() if found.get(k) != v]
+        if other:
+            what = f"holds a finished run with another {' and '.join(other)}"
+            raise OutputError(what, where=str(out), hint="Use --overwrite, or --keep-scratch the first time.")
 
 
 def default_workers() -> int:

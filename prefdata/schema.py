@@ -6,18 +6,30 @@ Where no plain type can hold all values unchanged, a column becomes JSON (``data
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from prefdata.errors import InputError
 from prefdata.pairs import dump
 from prefdata.reading import LONG_NUMBER
 
 JSON = pa.json_()
 AS_TEXT = {b"holds": b"JSON"}  # marks a text column whose values are JSON: integers that no Json column may hold
 _EXACT = 1 << 53  # the largest integer up to which a float holds every integer
+
+
+def check_names(names: Sequence[str], where: str) -> None:
+    """Raise InputError where two columns have one name, or one has a name that prefdata needs for itself."""
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"has two columns named {name!r}", where=where, hint="Rename one of them.")
+        if str(name).startswith("pd$"):
+            raise InputError(f"has the column {name!r}, a name of prefdata's own", where=where, hint="Rename it.")
 
 
 def column_of(values: Sequence[Any]) -> pa.Array:
@@ -52,6 +64,23 @@ def as_json(values: Sequence[Any]) -> pa.Array:
     return pa.ExtensionArray.from_storage(JSON, pa.array(texts, pa.string()))
 
 
+def not_finite(values: Sequence[Any], texts: pa.Array) -> int:
+    """How many of the values hold NaN or infinity at any depth, which their JSON texts say as null."""
+    maybe = np.flatnonzero(pc.match_substring(texts, "null").fill_null(False)).tolist()
+    return sum(_not_finite(values[i]) for i in maybe)
+
+
+def _not_finite(value: Any) -> bool:
+    if isinstance(value, dict | list):
+        return any(map(_not_finite, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def holds_map(kind: pa.DataType) -> bool:
+    """True for a map, or a type with one inside, which ``datasets`` cannot read."""
+    return pa.types.is_map(kind) or any(holds_map(kind.field(i).type) for i in range(kind.num_fields))
+
+
 def beyond_64_bits(array: pa.Array) -> bool:
     """True if a JSON column holds integers that ``datasets`` cannot read out of it."""
     if not isinstance(array.type, pa.JsonType):
@@ -74,7 +103,11 @@ def merge(types: Sequence[pa.DataType]) -> pa.DataType:
     if len(left) == 1:
         return left[0]
     if all(pa.types.is_integer(t) or pa.types.is_floating(t) for t in left):
-        return pa.float64() if any(pa.types.is_floating(t) for t in left) else pa.int64()
+        if any(pa.types.is_floating(t) for t in left):
+            return pa.float64()
+        if pa.uint64() not in left:
+            return pa.int64()
+        return JSON if any(pa.types.is_signed_integer(t) for t in left) else pa.uint64()
     if all(pa.types.is_string(t) or pa.types.is_large_string(t) for t in left):
         return pa.string()
     return JSON

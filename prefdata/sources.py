@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from prefdata.cutting import SUFFIXES, File, Format, Plan, Source, sha256, suffix
 from prefdata.errors import InputError, did_you_mean
+from prefdata.schema import check_names
 
 CHUNK_BYTES = 16 << 20
 
@@ -53,7 +54,7 @@ def _paths(names: Sequence[str], work: Path, split: str | None) -> Iterator[tupl
             import sys
 
             held = work / "stdin"
-            if not held.exists():  # a resumed run finds the copy of the first one
+            if not held.exists():  # a resumed run reads the copy of the first one, not what comes in now
                 with (work / "stdin.part").open("wb") as file:
                     shutil.copyfileobj(sys.stdin.buffer, file)
                 (work / "stdin.part").rename(held)
@@ -188,13 +189,14 @@ def _line(row: Any, number: int) -> bytes:
     try:
         return orjson.dumps(row, option=orjson.OPT_SERIALIZE_NUMPY)
     except TypeError as error:
-        with contextlib.suppress(TypeError, ValueError):
+        with contextlib.suppress(TypeError, ValueError, RecursionError):
             if "64-bit" in str(error):
                 return json.dumps(row, ensure_ascii=False).encode()
         raise InputError(f"row {number} cannot be written as JSON: {error}", where="list") from error
 
 
 def _add_memory(plan: Plan, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    check_names(schema.names, name)
     plan.source.files.append(File(name, 0, ""))
     plan.add_batches(schema, batches)
     digest, size = sha256(plan.work / f"rows-{len(plan.source.files):04d}.arrow")

@@ -18,6 +18,8 @@ def parse(text: str) -> dict[str, float]:
     out: dict[str, float] = {}
     for part in text.split(","):
         name, _, share = part.partition("=")
+        if name.strip() in out:
+            raise ConfigError(f"--split {text}: {name.strip()} stands there twice", hint="One share for each name.")
         try:
             out[name.strip()] = float(share)
         except ValueError:

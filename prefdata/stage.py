@@ -8,8 +8,10 @@ import importlib.util
 import pkgutil
 import re
 import sys
-from collections.abc import Mapping
-from functools import cache
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache, wraps
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -17,7 +19,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
 from prefdata.decisions import Decisions, Signals
-from prefdata.errors import ConfigError, did_you_mean
+from prefdata.errors import ConfigError, PrefdataError, did_you_mean
 from prefdata.pairs import Pairs
 
 
@@ -82,6 +84,37 @@ class Stage(BaseModel):
 
 
 _LOADED = "prefdata_stage_"
+_USERS = "prefdata_loaded_"
+
+
+@contextmanager
+def blaming(stage: Stage) -> Iterator[None]:
+    """What a user's stage raises is a mistake in their file; what a shipped one raises is a bug, and goes on as it is."""
+    try:
+        yield
+    except PrefdataError:
+        raise
+    except (Exception, SystemExit) as error:
+        if not type(stage).__module__.startswith(_USERS):
+            raise
+        raise _fault(
+            error, str(sys.modules[type(stage).__module__].__file__), "The stage's code is at fault."
+        ) from error
+
+
+def _fault(error: BaseException, path: str, hint: str) -> ConfigError:
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
+    text = f"{type(error).__name__}: {error}".removesuffix(": ")
+    return ConfigError(text, where=f"{path}:{lines[-1]}" if lines else path, hint=hint)
+
+
+def _blamed(method: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    @wraps(method)
+    def call(stage: Stage) -> Any:
+        with blaming(stage):
+            return method(stage)
+
+    return call
 
 
 @cache
@@ -126,7 +159,7 @@ def _from_file(path: Path) -> type[Stage]:
         )
     # One module a path and content, so that an edited file is loaded anew and two files of one name do not mix.
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
-    unique = f"prefdata_loaded_{digest}.{_LOADED}{path.stem}"
+    unique = f"{_USERS}{digest}.{_LOADED}{path.stem}"
     if unique not in sys.modules:
         spec = importlib.util.spec_from_file_location(unique, path)
         if spec is None or spec.loader is None:
@@ -135,9 +168,10 @@ def _from_file(path: Path) -> type[Stage]:
         sys.modules[unique] = module
         try:
             spec.loader.exec_module(module)
-        except Exception as error:  # the user's code: whatever it raises is their file's fault
+        except (Exception, SystemExit) as error:  # the user's code: whatever it raises is their file's fault
             del sys.modules[unique]
-            raise ConfigError(
-                f"{type(error).__name__}: {error}", where=str(path), hint="The stage's file must import."
-            ) from error
+            raise _fault(error, str(path), "The stage's file must import.") from error
+        kind = _stage_in(module)
+        for name in ("warm", "depends_on"):
+            setattr(kind, name, _blamed(getattr(kind, name)))
     return _stage_in(sys.modules[unique])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,15 @@ def _actions(made: Decisions) -> dict[str, int]:
     return {"drop": made.count("drop"), "flag": made.count("flag"), "swap": made.count("swap")}
 
 
+def _forms(changes: Mapping[str, int], most: int = 5) -> Iterator[str]:
+    """The changes of form, the most frequent first."""
+    found = sorted(changes.items(), key=lambda c: -c[1])
+    shown = found if len(found) <= most else found[: most - 1]
+    yield from (f" form: {change} ({rows(n)})" for change, n in shown)
+    if len(shown) < len(found):
+        yield f" form: {len(found) - len(shown)} more changes"
+
+
 def table_of(result: Result, title: str, inputs: Sequence[str]) -> Iterator[str]:
     """A finished run for people."""
     source, counts, audit = result.report.source, result.counts, result.action == "audit"
@@ -82,6 +91,7 @@ def table_of(result: Result, title: str, inputs: Sequence[str]) -> Iterator[str]
     columns = "".join(f", {k} = {v}" for k, v in source["columns"].items() if k != v)
     partial = ", partial (--limit)" if source["partial"] else ""
     yield f"pipeline: {title}   input: {files}, {rows(source['rows'])}, {source['shape']} ({source['form']} form){columns}{partial}"
+    yield from _forms(source["changes"])
     head = (
         ("stage", "asked", "found", "%", "would", "") if audit else ("stage", "in", "drop", "flag", "swap", "kept", "")
     )

@@ -370,7 +370,7 @@ def test_a_stage_that_breaks_the_contract_is_stopped(own, tmp_path):
         .replace("Decisions(signals.index, score=share, ", "Decisions(signals.index[:-1], score=share[:-1], ")
         .replace("share > self.limit", "[]")
     )
-    with pytest.raises(ValueError, match="one decision for each living row"):
+    with pytest.raises(prefdata.PrefdataError, match=r"shouting\.py.*one decision for each living row"):
         prefdata.audit(GOOD, None, own)
 
 

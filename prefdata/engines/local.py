@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -70,6 +71,7 @@ class Local:
 
 def _begin() -> None:
     """A worker leaves Ctrl-C to the main process, and dies with it even where that is killed."""
+    gc.freeze()  # what was inherited is not garbage: looking through it copies its pages
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if sys.platform == "linux":

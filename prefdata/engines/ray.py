@@ -50,10 +50,15 @@ class RayEngine:
                 i = running.pop(ref)
                 try:
                     results[i] = result = self._ray.get(ref)
-                except self._ray.exceptions.RayTaskError as error:
+                except self._ray.exceptions.RayError as error:
                     for other in running:
                         self._ray.cancel(other)
-                    raise error.cause if isinstance(error.cause, PrefdataError) else error from None
+                    cause = getattr(error, "cause", None)
+                    if isinstance(cause, PrefdataError):
+                        raise cause from None
+                    if isinstance(error, self._ray.exceptions.RayTaskError):
+                        raise
+                    raise PrefdataError("a worker was lost", hint="Out of memory? --resume goes on.") from error
                 done(i, result)
         return results
 

@@ -50,6 +50,9 @@ def pick(made: Decisions, drops: Side | None, limit: float | None, over: Mask | 
     acted = made.action != 0
     if drops is None or limit is None or over is None:
         return Picked(_one_of_each(made, acted, each), [], [])
+    scored = made.score[np.isfinite(made.score)]
+    if not len(scored) or scored.min() == scored.max():  # nothing is nearer than anything else
+        return Picked(_one_of_each(made, acted, each), [], [])
     sign = -1.0 if drops == "above" else 1.0
     worst = _first(made.rows, sign * made.score, acted & np.isfinite(made.score), each)
     if len(worst) < each:

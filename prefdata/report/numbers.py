@@ -93,8 +93,8 @@ def histogram(
         edges=edges, before=count(before), after=count(after), n_before=len(before), n_after=len(after),
         lowest=short(lowest), highest=short(highest), clipped_low=lowest < first - step / 2,
         clipped_high=highest > first + bins * step + step / 2, limit=None if limit is None else short(limit), drops=drops,
-        below=(over if drops == "below" else len(before) - over) if drops else 0,
-        above=(over if drops == "above" else len(before) - over) if drops else 0,
+        below=(over if drops == "below" else len(before) - over) if drops and limit is not None else 0,
+        above=(over if drops == "above" else len(before) - over) if drops and limit is not None else 0,
     )  # fmt: skip
 
 

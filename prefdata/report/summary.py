@@ -109,9 +109,10 @@ def _stage(key: str, stage: Stage, made: Decisions, kept: Mask) -> StageReport:
         over = numbers.beyond(made.score, limit, drops, inclusive)
         if (over & acted).any():
             verb = ACTIONS[int(np.bincount(made.action[over & acted]).argmax())]
+    counted = made.action == ACTIONS.index(verb)
     what_if = []
     if limit is not None and drops is not None:
-        what_if = numbers.what_if(made.score, acted, limit, drops, inclusive, made.count("drop"), verb)
+        what_if = numbers.what_if(made.score, counted, limit, drops, inclusive, made.count("drop"), verb)
     chosen = examples.pick(made, drops, limit, over)
     words: dict[str, Any] = stage.documentation()
     return StageReport(
@@ -119,7 +120,7 @@ def _stage(key: str, stage: Stage, made: Decisions, kept: Mask) -> StageReport:
         reasons={r: " ".join(stage.reasons.get(r, UNEXPLAINED).split()) for r in [*stage.reasons, *made.reasons]},
         findings=[_finding(key, f) for f in made.findings], what_if=what_if,
         histogram=numbers.histogram(made.score, made.score[kept[made.rows]], limit, drops, inclusive),
-        beyond_kept=int((over & ~acted).sum()) if over is not None else 0,
+        beyond_kept=int((over & ~counted).sum()) if over is not None else 0,
         worst=chosen.worst, near_acted=chosen.near_acted, near_kept=chosen.near_kept,
     )  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from prefdata.errors import ConfigError, InputError, did_you_mean
@@ -91,12 +91,18 @@ def find_columns(names: Sequence[str], given: Mapping[str, str], where: str) -> 
             where=where,
             hint="Name them: --columns prompt=...,chosen=...,rejected=...",
         )
-    free = [n for n in names if n not in (chosen, rejected)]
+    free = [n for n in names if n not in (chosen, rejected, *given.values())]
     prompt = given.get("prompt") or next((n for n in _PROMPTS if n in free), None)
     system = given.get("system") or next((n for n in _SYSTEMS if n in free), None)
     context = given.get("context") or ("input" if prompt == "instruction" and "input" in free else None)
     scores = next((pair for pair in _SCORES if set(pair) <= set(names)), None)
-    return Columns(chosen, rejected, prompt, system, context, scores)
+    columns = Columns(chosen, rejected, prompt, system, context, scores)
+    used = list(columns.named().values())
+    twice = next((n for n in used if used.count(n) > 1), None)
+    if twice is not None:
+        parts = " and ".join(k for k, v in columns.named().items() if v == twice)
+        raise ConfigError(f"--columns: the column {twice!r} cannot be {parts}", hint="Name a column for each part.")
+    return columns
 
 
 def read_row(row: Row, columns: Columns) -> tuple[str, Pair | Fault]:
@@ -104,10 +110,17 @@ def read_row(row: Row, columns: Columns) -> tuple[str, Pair | Fault]:
     prompt = row.get(columns.prompt) if columns.prompt else None
     chosen, rejected = row.get(columns.chosen), row.get(columns.rejected)
     system = row.get(columns.system) if columns.system else None
-    if columns.context and isinstance(prompt, str) and isinstance(extra := row.get(columns.context), str) and extra:
-        prompt = f"{prompt}\n\n{extra}"
+    changes: tuple[str, ...] = ()
+    extra = row.get(columns.context) if columns.context else None
+    if extra is not None and extra == extra and extra not in ("", [], {}):
+        if not isinstance(extra, str):
+            return explicit.NAME, Fault("bad_type", f"{columns.context} is {_kind(extra)}, not text")
+        if isinstance(prompt, list):
+            return explicit.NAME, Fault("bad_type", f"{columns.context} is text, but the prompt is messages")
+        if isinstance(prompt, str):
+            prompt, changes = f"{prompt}\n\n{extra}", (f"{columns.context} joined to the {columns.prompt}",)
     if type(prompt) is str and type(chosen) is str and type(rejected) is str and system is None:
-        return explicit.NAME, Pair(prompt, chosen, rejected)  # by far the most frequent
+        return explicit.NAME, Pair(prompt, chosen, rejected, changes)  # by far the most frequent
     for name, value in (("chosen", chosen), ("rejected", rejected)):
         if value is None or (isinstance(value, float) and value != value):
             return explicit.NAME, Fault("missing_field", f"{name} is missing" if value is None else f"{name} is NaN")
@@ -117,7 +130,8 @@ def read_row(row: Row, columns: Columns) -> tuple[str, Pair | Fault]:
         return explicit.NAME, Fault("bad_type", f"system is {_kind(system)}, not text")
     for shape in SHAPES:
         if shape.fits(prompt, chosen, rejected):
-            return shape.NAME, shape.pair(prompt, chosen, rejected, system or None)
+            got = shape.pair(prompt, chosen, rejected, system or None)
+            return shape.NAME, replace(got, changes=(*got.changes, *changes)) if isinstance(got, Pair) else got
     return explicit.NAME, Fault("missing_field", "prompt is missing")
 
 

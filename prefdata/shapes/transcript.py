@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from prefdata.pairs import Fault, Pair
@@ -13,6 +14,7 @@ EXAMPLE: dict[str, Any] = {
     "rejected": "\n\nHuman: What do bees make?\n\nAssistant: Milk.",
 }
 _HUMAN, _ASSISTANT = "\n\nHuman:", "\n\nAssistant:"
+_TURN = re.compile(r"\n\n(Human|Assistant):")
 
 
 def fits(prompt: Any, chosen: Any, rejected: Any) -> bool:
@@ -40,6 +42,20 @@ def pair(prompt: Any, chosen: Any, rejected: Any, system: str | None) -> Pair | 
         answers = [[{"role": "assistant", "content": half[1]}] for half in halves]
         return Pair(turns, answers[0], answers[1], (*changes, "system column to system message"))
     return Pair(halves[0][0], halves[0][1], halves[1][1], changes)
+
+
+def to_messages(pair: Pair) -> Pair:
+    """The same pair as chat: each turn a message, without its marker and the space behind that."""
+    if not isinstance(pair.prompt, str):
+        return pair
+    parts = _TURN.split(pair.prompt.removesuffix(_ASSISTANT))
+    asked = [{"role": "system", "content": parts[0]}] if parts[0].strip() else []
+    asked += [
+        {"role": "user" if who == "Human" else "assistant", "content": text.removeprefix(" ")}
+        for who, text in zip(parts[1::2], parts[2::2], strict=True)
+    ]
+    answers = [[{"role": "assistant", "content": str(s).removeprefix(" ")}] for s in (pair.chosen, pair.rejected)]
+    return Pair(asked, answers[0], answers[1], (*pair.changes, "transcript turns to messages"))
 
 
 def _cut(value: str, marker: int) -> tuple[str, str]:

@@ -53,7 +53,7 @@ class Contradiction(Stage):
         " mixed up where the pairs were made.",
     }
     measured: ClassVar[frozenset[str]] = frozenset()
-    drops: ClassVar[Literal["above", "below"] | None] = "above"
+    drops: ClassVar[Literal["above", "below"] | None] = None
     scale: ClassVar[str] = "share of the votes on the same two answers that speak against this row, 0-1"
 
     near: float = Field(0.9, gt=0, le=1)
@@ -63,14 +63,14 @@ class Contradiction(Stage):
 
     def decide(self, signals: Signals) -> Decisions:
         """Scores first, then votes both ways, then cycles over the votes that are left."""
-        out = Decisions(signals.index, np.zeros(len(signals), np.float32), limit=0.5)
+        out = Decisions(signals.index, np.zeros(len(signals), np.float32))
         votes = np.ones(len(signals), bool)
         if set(_SCORES) <= set(signals.names):
             chosen, rejected = (signals.column(name).astype(np.float64) for name in _SCORES)
             if self.inverted != "keep":
                 out.mark(rejected > chosen, self.inverted, "score_inverted")
             if self.ties != "keep":
-                out.mark(chosen == rejected, self.ties, "tie", score=np.nan, limit=np.nan)
+                out.mark(chosen == rejected, self.ties, "tie", score=np.nan)
             votes = chosen != rejected
         keys = [signals.column(f"pair.{side}_key") for side in ("prompt", "chosen", "rejected")]
         at = _several(keys, votes & (keys[1] != keys[2]))
@@ -110,7 +110,7 @@ class Contradiction(Stage):
         def mark(edge: Edge, action: Literal["flag", "drop"], of_cycle: Edge) -> None:
             some = [p for p in members[number[edge]] if action == "drop" or out.action[p] == 0]
             peer = rows[first[number[of_cycle]]]
-            out.mark(np.array(some, np.int64), action, "cycle", peer=peer, score=np.nan, limit=np.nan)
+            out.mark(np.array(some, np.int64), action, "cycle", peer=peer, score=np.nan)
 
         for edge, path in broken.items():
             mark(edge, self.action, path[0])
