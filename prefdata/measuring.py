@@ -129,7 +129,7 @@ def _read_pairs(task: MeasureTask, block: Block, out: Measured) -> tuple[list[Pa
         if pair is not None and task.form == "chat":
             if isinstance(pair.prompt, str):
                 changes["text to messages"] += 1
-            pair = transcript.to_messages(pair) if name == transcript.NAME else to_chat(pair)
+            pair = to_chat(transcript.to_messages(pair) if name == transcript.NAME else pair)
         elif pair is not None and not isinstance(pair.prompt, str):
             out.needs_chat = _where(task, block, at)
             break

@@ -13,13 +13,13 @@ import numpy.typing as npt
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.error import YAMLError
 
-from prefdata.decisions import ACTIONS, NONE, Decisions, Signals
+from prefdata.decisions import Decisions, Signals
 from prefdata.errors import ConfigError, did_you_mean
 from prefdata.gates import Gate
 from prefdata.parameters import describe
-from prefdata.stage import Stage, blaming, stage_class
+from prefdata.stage import Stage, blaming, check, stage_class
 
 _KEYS = ("version", "stages", "gate")
 
@@ -63,7 +63,7 @@ class Pipeline:
                 progress(stage.name(), i, len(self.stages))
             with blaming(stage):
                 got = stage.decide(living)
-                _check(stage, got, living)
+                check(stage, got, living)
             made.append(got)
             if divide is not None and stage.name() == "near_duplicate":
                 splits = divide(living, got)  # with the rows it drops: their prompts join groups
@@ -73,28 +73,6 @@ class Pipeline:
         if splits is None:
             splits = divide(living, None) if divide else np.zeros(signals.total, np.int8)
         return made, splits
-
-
-def _check(stage: Stage, got: Any, living: Signals) -> None:
-    """Hold what a stage decided to the contract."""
-    if not isinstance(got, Decisions):
-        raise TypeError(f"decide must return Decisions, not {type(got).__name__}")
-    kinds = {"action": "iu", "reason": "iu", "peer": "iu", "score": "f", "limit": "f", "weight": "f", "flip_prob": "f"}
-    for name, kind in kinds.items():
-        values = getattr(got, name)
-        if values is None and name in ("weight", "flip_prob"):
-            continue
-        if not isinstance(values, np.ndarray) or values.shape != (len(living),) or values.dtype.kind not in kind:
-            raise ValueError(f"Decisions.{name} must be an array of one number for each living row")
-    got.check(living.index)
-    bounds = {"action": (0, len(ACTIONS)), "reason": (NONE, len(got.reasons)), "peer": (NONE, living.total)}
-    for name, (low, high) in bounds.items():
-        values = getattr(got, name)
-        if ((values < low) | (values >= high)).any():
-            raise ValueError(f"Decisions.{name} holds a number outside {low} to {high - 1}")
-    unknown = next((word for word in got.reasons if word not in stage.reasons), None)
-    if unknown is not None:
-        raise ValueError(f"the reason word {unknown!r} is not in the stage's reasons")
 
 
 def find(name: str | None) -> tuple[str, Path, str]:
@@ -137,10 +115,10 @@ def parse(
     try:
         tree = YAML(typ="rt").load(text)
     except YAMLError as error:
-        mark = error.problem_mark if isinstance(error, MarkedYAMLError) else None
-        what = error.problem if isinstance(error, MarkedYAMLError) else str(error)
+        mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else text.count("\n", 0, getattr(error, "position", 0)) + 1
-        raise ConfigError(str(what or "not valid YAML").split("\n")[0], where=f"{path}:{line}") from error
+        what = str(getattr(error, "problem", None) or error).split("\n")[0]
+        raise ConfigError(what, where=f"{path}:{line}") from error
     if not isinstance(tree, CommentedMap):
         raise ConfigError("is not a mapping with 'stages:'", where=f"{path}:1")
     for key in tree:
@@ -205,12 +183,9 @@ def parse(
 
 def _gates(tree: CommentedMap, path: Path) -> list[tuple[Any, str]]:
     """The gates of a pipeline file, each with its place."""
-    listed = tree.get("gate")
-    if listed is None:
-        return []
+    listed = CommentedSeq() if tree.get("gate") is None else tree["gate"]
     if not isinstance(listed, CommentedSeq):
-        where = f"{path}:{tree.lc.key('gate')[0] + 1}"
-        raise ConfigError("'gate' is not a list", where=where, hint='For example: gate: ["too_similar<=5%"]')
+        raise ConfigError("'gate' is not a list of texts", where=f"{path}:{tree.lc.key('gate')[0] + 1}")
     return [(g, f"{path}:{listed.lc.item(i)[0] + 1}") for i, g in enumerate(listed)]
 
 

@@ -15,10 +15,11 @@ from functools import cache, wraps
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
-from prefdata.decisions import Decisions, Signals
+from prefdata.decisions import ACTIONS, NONE, Decisions, Signals
 from prefdata.errors import ConfigError, PrefdataError, did_you_mean
 from prefdata.pairs import Pairs
 
@@ -100,6 +101,28 @@ def blaming(stage: Stage) -> Iterator[None]:
         raise _fault(
             error, str(sys.modules[type(stage).__module__].__file__), "The stage's code is at fault."
         ) from error
+
+
+def check(stage: Stage, got: Any, living: Signals) -> None:
+    """Hold what a stage decided to the contract."""
+    if not isinstance(got, Decisions):
+        raise TypeError(f"decide must return Decisions, not {type(got).__name__}")
+    got.check(living.index)
+    kinds = {"action": "iu", "reason": "iu", "peer": "iu", "score": "f", "limit": "f", "weight": "f", "flip_prob": "f"}
+    for name, kind in kinds.items():
+        values = getattr(got, name)
+        if values is None and name in ("weight", "flip_prob"):
+            continue
+        if not isinstance(values, np.ndarray) or values.shape != (len(living),) or values.dtype.kind not in kind:
+            raise ValueError(f"Decisions.{name} must be an array of one number for each living row")
+    bounds = {"action": (0, len(ACTIONS)), "reason": (NONE, len(got.reasons)), "peer": (NONE, living.total)}
+    for name, (low, high) in bounds.items():
+        values = getattr(got, name)
+        if ((values < low) | (values >= high)).any():
+            raise ValueError(f"Decisions.{name} holds a number outside {low} to {high - 1}")
+    unknown = next((word for word in got.reasons if word not in stage.reasons), None)
+    if unknown is not None:
+        raise ValueError(f"the reason word {unknown!r} is not in the stage's reasons")
 
 
 def _fault(error: BaseException, path: str, hint: str) -> ConfigError:

@@ -151,7 +151,8 @@ def test_engines_know_no_stage_and_little_else():
 def test_texts_and_pairs_know_no_stage_and_no_run():
     only(sorted(TEXT & set(MODULES)), {*TEXT, "pairs", "errors"})
     only(["pairs"], {"text", "words", "errors"})
-    only(["decisions"], {"errors"})
+    only(["decisions"], {"errors", "schema"})
+    only(["schema"], {"errors", "pairs", "reading"})
     only(["stage"], {"decisions", "errors", "pairs", "stages"})
     only(["errors"], set())
 

@@ -126,7 +126,7 @@ def test_a_split_named_twice_is_refused():
 
 @pytest.mark.parametrize(
     ("name", "content"),
-    [("manifest.json", b"{"), ("manifest.json", b"[]"), ("manifest.json", b'{"run": {}, "splits": {}}'), ("audit/report.json", b"{}"),
+    [("manifest.json", b"{"), ("manifest.json", b"[]"), ("audit/report.json", b"{}"),
      ("audit/report.json", None), ("audit/decisions.parquet", None), ("audit/decisions.parquet", b"x"), ("data/train", None)],
 )  # fmt: skip
 def test_a_broken_output_folder_is_told(tmp_path, name, content):
