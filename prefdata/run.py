@@ -86,6 +86,9 @@ def run(
     tell = progress or (lambda what, done, total: None)
     with ExitStack() as stack:
         if out is None:
+            idle = [n for n in ("resume", "overwrite", "keep_scratch") if getattr(options, n)]
+            if idle:
+                raise ConfigError(f"--{idle[0].replace('_', '-')} needs an output folder", hint="prefdata audit IN OUT")
             work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="prefdata-")))
         else:
             if options.resume:

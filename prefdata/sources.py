@@ -37,6 +37,7 @@ def open_source(
         for path, name in _paths([os.fspath(s) for s in source], work, split):
             plan.add_file(path, name)
     else:
+        _no_choice(split, "input from Python")
         _from_python(source, plan)
     out = plan.source
     if not out.chunks:
@@ -50,6 +51,8 @@ def open_source(
 
 def _paths(names: Sequence[str], work: Path, split: str | None) -> Iterator[tuple[Path, str]]:
     for name in names:
+        if name == "-" or Path(name).is_file():
+            _no_choice(split, name)
         if name == "-":
             import sys
 
@@ -85,6 +88,7 @@ def _folder(folder: Path, split: str | None) -> Iterator[tuple[Path, str]]:
         yield from _folder(folder / _choose({s: [] for s in known}, split, folder), None)
         return
     if (folder / "state.json").is_file():
+        _no_choice(split, str(folder))
         state = orjson.loads((folder / "state.json").read_bytes())
         if state.get("_indices_data_files"):
             raise InputError(
@@ -100,6 +104,7 @@ def _folder(folder: Path, split: str | None) -> Iterator[tuple[Path, str]]:
     if splits:
         chosen = splits[_choose(splits, split, folder)]
     else:
+        _no_choice(split, str(folder))
         chosen = sorted(
             p for p in folder.rglob("*")
             if p.is_file() and not any(part.startswith(".") for part in p.relative_to(folder).parts)
@@ -110,6 +115,11 @@ def _folder(folder: Path, split: str | None) -> Iterator[tuple[Path, str]]:
             "holds no data files", where=str(folder), hint=f"Known: {', '.join(SUFFIXES)}, save_to_disk folders"
         )
     yield from ((p, str(p.relative_to(folder))) for p in chosen)
+
+
+def _no_choice(split: str | None, where: str) -> None:
+    if split is not None:
+        raise InputError("has no splits to choose from", where=where, hint="Leave --input-split out.")
 
 
 def _choose(splits: Mapping[str, Any], wanted: str | None, folder: Path) -> str:

@@ -146,7 +146,9 @@ def plan(inputs: Sequence[str], pipeline: Pipeline, title: str, options: Options
     if "-" in inputs:
         raise InputError("--dry-run cannot look at stdin without using it up", hint="Give a file.")
     begun = time.process_time()
-    head = replace(options, limit=min(options.limit or 1000, 1000), workers=1, resume=False, overwrite=False)
+    head = replace(
+        options, limit=min(options.limit or 1000, 1000), workers=1, resume=False, overwrite=False, keep_scratch=False
+    )
     trial = run("audit", list(inputs), None, pipeline, head)
     spent = time.process_time() - begun
     source, kept = trial.report.source, trial.counts["kept"]

@@ -3,7 +3,7 @@
 import pytest
 
 import prefdata
-from prefdata.errors import ConfigError, OutputError
+from prefdata.errors import ConfigError, InputError, OutputError
 
 ROWS = [{"prompt": f"Name the animal number {i}.", "chosen": f"Cat {i}.", "rejected": f"Stone {i}."} for i in range(40)]
 
@@ -28,11 +28,25 @@ def test_a_left_out_stage_leaves_no_signals(tmp_path):
     import pyarrow.parquet as pq
 
     prefdata.clean(ROWS, tmp_path / "out", keep_scratch=True, chunk_bytes=500)
-    prefdata.clean(ROWS, tmp_path / "out", resume=True, skip=["similar_responses"])
-    prefdata.clean(ROWS, tmp_path / "new", skip=["similar_responses"], chunk_bytes=16 << 20)
+    prefdata.clean(ROWS, tmp_path / "out", resume=True, skip=["similar_responses"], chunk_bytes=500)
+    prefdata.clean(ROWS, tmp_path / "new", skip=["similar_responses"], chunk_bytes=500)
     got, new = (pq.read_table(tmp_path / d / "audit/signals.parquet") for d in ("out", "new"))
     assert got.column_names == new.column_names
     assert got.equals(new)
+
+
+@pytest.mark.parametrize("option", ["resume", "overwrite", "keep_scratch"])
+def test_an_option_about_the_output_needs_one(option):
+    with pytest.raises(ConfigError, match="needs an output folder"):
+        prefdata.audit(ROWS, **{option: True})
+
+
+def test_a_split_is_asked_of_something_that_has_splits(tmp_path):
+    path = tmp_path / "in.jsonl"
+    path.write_text('{"prompt": "a?", "chosen": "b", "rejected": "c"}\n')
+    for source in (str(path), str(tmp_path)):
+        with pytest.raises(InputError, match="no splits"):
+            prefdata.audit(source, input_split="test")
 
 
 def test_gates_and_stages_from_python(tmp_path):

@@ -176,3 +176,16 @@ def cheapest_edges(edges):
         (sum(n for (a, b), n in edges.items() if o.index(a) > o.index(b)) for o in itertools.permutations(nodes)),
         default=0,
     )
+
+
+def test_sides_that_are_near_each_other_are_nobody_elses():
+    """Both rows prefer an answer to a light edit of it; which edit is nearer to which says nothing about the labels."""
+    words = [f"word{chr(97 + i % 26)}{chr(97 + i // 26)}" for i in range(200)]
+    text = " ".join(words)
+    rows = []
+    for n in range(12):  # which text comes first is a matter of hashes: try several
+        first, other = f"{text} end{chr(97 + n)}x", f"{text} anyone end{chr(97 + n)}x"
+        less = first.replace(words[20] + " ", "")
+        also = other.replace(words[20] + " ", "").replace(words[50], "religion").replace(words[80], "substance")
+        rows += [(f"prompt {n}", first, less), (f"prompt {n}", other, also)]
+    assert decide(rows, Contradiction()).count("drop") == 0
