@@ -207,13 +207,13 @@ def inputs() -> str:
         table(
             ("part", "known names"),
             [
-                ("`chosen`, `rejected`", "; ".join(f"`{c}`, `{r}`" for c, r in shapes._PAIRS)),
-                ("`prompt`", ", ".join(f"`{n}`" for n in shapes._PROMPTS)),
-                ("`system`", ", ".join(f"`{n}`" for n in shapes._SYSTEMS)),
+                ("`chosen`, `rejected`", "; ".join(f"`{c}`, `{r}`" for c, r in shapes.pair_columns._PAIRS)),
+                ("`prompt`", ", ".join(f"`{n}`" for n in shapes.columns.PROMPTS)),
+                ("`system`", ", ".join(f"`{n}`" for n in shapes.columns._SYSTEMS)),
                 ("`context`", "`input` beside `instruction`; it is put behind the prompt"),
             ],
         ),
-        table(("shape", "what it is", "example"), [(f"`{s.NAME}`", s.TITLE, f"`{json.dumps(s.EXAMPLE, ensure_ascii=False)}`") for s in shapes.SHAPES]),
+        table(("shape", "what it is", "example"), [(f"`{s.name}`", s.title, "<br>".join(f"`{json.dumps(row, ensure_ascii=False)}`" for row in s.example)) for s in shapes.SHAPES]),
     ]  # fmt: skip
     return "\n".join(out)
 

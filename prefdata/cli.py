@@ -71,7 +71,15 @@ OnlyOption = Annotated[str | None, typer.Option(metavar="A,B", help="These stage
 SkipOption = Annotated[str | None, typer.Option(metavar="A,B", help="Leave these stages out.")]
 ColumnsOption = Annotated[str | None, typer.Option(metavar="prompt=question,...", help="Which column is what; else detected.")]
 FormatInOption = Annotated[str, typer.Option(metavar="auto|jsonl|json|csv|parquet|hf", help="What the input files are; auto: by name and content.")]
-InSplitOption = Annotated[str | None, typer.Option(metavar="NAME", help="Which split of a dataset folder.")]
+EncodingOption = Annotated[str | None, typer.Option(metavar="NAME", help="Encoding of text files that are not UTF-8: gb18030, utf-16, latin-1, ...")]
+ShapeOption = Annotated[str | None, typer.Option(metavar="NAME", help="The form of the rows, see 'prefdata stages'; else detected.")]
+LabelsOption = Annotated[str | None, typer.Option(metavar="first=1,second=2,tie=0", help="What the values of a label column mean, where they do not say it themselves.")]
+PairsOption = Annotated[str, typer.Option(metavar="best-worst|adjacent|all", help="Which pairs a list of ranked or rated answers gives.")]
+TiesOption = Annotated[str, typer.Option(metavar="drop|keep", help="Labels that name no winner: drop them, or keep them flagged, with pd_strength 0.")]
+InConfigOption = Annotated[str | None, typer.Option(metavar="NAME", help="Which configuration of a dataset folder.")]
+InSplitOption = Annotated[str | None, typer.Option(metavar="NAME", help="One split of a dataset folder; else all, kept apart.")]
+AgainstOption = Annotated[list[str] | None, typer.Option(metavar="EVAL", help="Find prompts of this evaluation set (reason 'contaminated'); repeatable.")]
+MarginOption = Annotated[float | None, typer.Option(min=0, metavar="X", help="Drop scored pairs whose scores differ by less.")]
 GateOption = Annotated[list[str] | None, typer.Option(metavar="WORD<=5%", help="Exit 1 unless it holds; a reason word, a stage, kept, dropped, flagged, longer_chosen, contradictions; repeatable.")]
 ZeroOption = Annotated[bool, typer.Option("--exit-zero", help="Report, but never exit 1.")]
 LimitOption = Annotated[int | None, typer.Option(min=1, help="First N rows only; the report says 'partial'.")]
@@ -94,7 +102,9 @@ LicenseOption = Annotated[str | None, typer.Option(metavar="ID", help="Licence f
 @app.command()
 def audit(
     where: AuditPlaces, pipeline: PipelineOption = None, set: SetOption = None, only: OnlyOption = None, skip: SkipOption = None,
-    columns: ColumnsOption = None, input_format: FormatInOption = "auto", input_split: InSplitOption = None,
+    columns: ColumnsOption = None, shape: ShapeOption = None, labels: LabelsOption = None, pairs: PairsOption = "best-worst",
+    ties: TiesOption = "drop", input_format: FormatInOption = "auto", encoding: EncodingOption = None,
+    input_config: InConfigOption = None, input_split: InSplitOption = None, against: AgainstOption = None, min_margin: MarginOption = None,
     gate: GateOption = None, exit_zero: ZeroOption = False, limit: LimitOption = None, engine: EngineOption = "local",
     workers: WorkersOption = None, seed: SeedOption = 0, resume: ResumeOption = False, overwrite: OverwriteOption = False,
     keep_scratch: KeepOption = False, dry_run: DryOption = False, on_bad_row: BadOption = "skip", split: SplitOption = None,
@@ -106,7 +116,9 @@ def audit(
 @app.command()
 def clean(
     where: CleanPlaces, pipeline: PipelineOption = None, set: SetOption = None, only: OnlyOption = None, skip: SkipOption = None,
-    columns: ColumnsOption = None, input_format: FormatInOption = "auto", input_split: InSplitOption = None,
+    columns: ColumnsOption = None, shape: ShapeOption = None, labels: LabelsOption = None, pairs: PairsOption = "best-worst",
+    ties: TiesOption = "drop", input_format: FormatInOption = "auto", encoding: EncodingOption = None,
+    input_config: InConfigOption = None, input_split: InSplitOption = None, against: AgainstOption = None, min_margin: MarginOption = None,
     format: FormatOption = "auto", split: SplitOption = None, export: ExportOption = "all", sample: SampleOption = "5%",
     license: LicenseOption = None, gate: GateOption = None, exit_zero: ZeroOption = False, limit: LimitOption = None,
     engine: EngineOption = "local", workers: WorkersOption = None, seed: SeedOption = 0, resume: ResumeOption = False,
@@ -122,7 +134,8 @@ for _command in commands.ALL:
 
 def _go(
     action: Any, where: list[str], pipeline: str | None, set: list[str] | None, only: str | None, skip: str | None,
-    gate: list[str] | None, exit_zero: bool, dry_run: bool, columns: str | None, sample: str = "5%", **given: Any,
+    gate: list[str] | None, exit_zero: bool, dry_run: bool, columns: str | None, labels: str | None, against: list[str] | None,
+    min_margin: float | None, sample: str = "5%", **given: Any,
 ) -> None:  # fmt: skip
     """Either command: check the options, run, print, and say by the exit code how it went."""
     inputs, out = _places(action, where)
@@ -132,9 +145,10 @@ def _go(
     from prefdata.terminal import Progress, document_of, plan, table_of
 
     words = {k: tuple(filter(None, (v or "").split(","))) for k, v in (("only", only), ("skip", skip))}
-    steps, title = load(pipeline, sets=set or (), gates=gate or (), **words)
+    steps, title = load(pipeline, sets=set or (), gates=gate or (), against=against or (), min_margin=min_margin, **words)
     command = " ".join(["prefdata", *sys.argv[1:]])
-    options = Options(columns=_mapping(columns), sample=_share(sample), command=command, **given)
+    named, meant = _mapping("--columns", columns), _mapping("--labels", labels)
+    options = Options(columns=named, labels=meant, sample=_share(sample), command=command, **given)
     if dry_run:
         Say.out(*plan(inputs, steps, title, options))
         return
@@ -152,7 +166,7 @@ def _places(action: str, where: list[str]) -> tuple[list[str], Path | None]:
     if action == "clean" and len(where) < 2:
         raise ConfigError("clean needs an output folder", hint=f"prefdata clean {where[0]} out/")
     *inputs, last = where
-    if action == "audit" and (not inputs or last == "-" or any(c in last for c in "*?[")):
+    if action == "audit" and (not inputs or last == "-" or last.startswith("hf:") or any(c in last for c in "*?[")):
         return where, None
     from prefdata.cutting import SUFFIXES, suffix
     from prefdata.output import is_ours
@@ -184,13 +198,13 @@ def _share(text: str) -> float:
     return share
 
 
-def _mapping(text: str | None) -> dict[str, str]:
+def _mapping(option: str, text: str | None) -> dict[str, str]:
     out = {}
     for part in filter(None, (text or "").split(",")):
         key, _, value = part.partition("=")
         if not value:
-            hint = "For example: --columns prompt=question,chosen=good,rejected=bad"
-            raise ConfigError(f"--columns {part}: not part=column", hint=hint)
+            example = "prompt=question,chosen=good,rejected=bad" if option == "--columns" else "first=1,second=2,tie=0"
+            raise ConfigError(f"{option} {part}: not name=value", hint=f"For example: {option} {example}")
         out[key.strip()] = value.strip()
     return out
 

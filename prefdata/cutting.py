@@ -6,20 +6,19 @@ import contextlib
 import hashlib
 import itertools
 import mmap
-import re
-import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from prefdata import csv_files
+from prefdata import csv_files, sniffing
 from prefdata.errors import InputError
-from prefdata.reading import Chunk, read, spans
+from prefdata.json_rows import is_lines, list_of_key, next_visible, refuse_double_keys, spans
+from prefdata.reading import Chunk, read, texts_of
 from prefdata.schema import check_names
 
 Format = Literal["auto", "jsonl", "json", "csv", "parquet", "hf"]
@@ -29,11 +28,12 @@ _BLOCK = 1 << 24
 
 @dataclass(frozen=True)
 class File:
-    """An input file: the name shown, its size and sha256 (of the bytes as given, so compressed if it is)."""
+    """An input file: the name shown, its size and sha256 (of the bytes as given, so compressed if it is), its split."""
 
     name: str
     bytes: int
     sha256: str
+    split: str = "train"
 
 
 @dataclass
@@ -43,12 +43,22 @@ class Source:
     files: list[File] = field(default_factory=list)
     chunks: list[Chunk] = field(default_factory=list)
     title: str = ""
+    left_out: dict[str, str] = field(default_factory=dict)  # files of a folder that are not read, and why
+    revisions: dict[str, str] = field(default_factory=dict)  # names of the Hub, and the commit that was read
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits of the files, in the order of the rows."""
+        return tuple(dict.fromkeys(f.split for f in self.files))
 
     def head(self, rows: int = 200) -> list[dict[str, Any]]:
         """The first readable rows, for detection."""
         out: list[dict[str, Any]] = []
         for chunk in self.chunks:
             small = replace(chunk, stop=min(chunk.stop, chunk.start + (1 << 20))) if chunk.kind == "lines" else chunk
+            if chunk.kind in ("lines", "documents"):
+                numbers, texts = texts_of(small)
+                refuse_double_keys(numbers[: rows - len(out)], texts, self.files[chunk.file].name)
             block = read(small)
             # A cut chunk may end inside a line; its last row is not to be trusted.
             got = block.rows[:-1] if small.stop < chunk.stop and len(block.rows) > 1 else block.rows
@@ -67,49 +77,51 @@ def suffix(path: Path) -> str:
 class Plan:
     """Collects files and chunks; each ``add_`` cuts one file at places that depend on its bytes alone."""
 
-    def __init__(self, work: Path, chunk_bytes: int, limit: int | None, fmt: Format) -> None:
+    def __init__(
+        self, work: Path, chunk_bytes: int, limit: int | None, fmt: Format, encoding: str | None = None
+    ) -> None:
         self.work, self.chunk_bytes, self.left, self.fmt = work, chunk_bytes, limit, fmt
+        self.encoding = None if encoding is None else sniffing.codec(encoding)
         self.source = Source()
 
     def add_file(self, path: Path, name: str) -> None:
         """Plan one file; what it is is read off its first bytes, its name decides only between text forms."""
         if self.left == 0:
             return
-        with path.open("rb") as file:
-            start = file.read(64)
-        if start.startswith(b"version https://git-lfs"):
-            raise InputError("is a Git LFS pointer, not the data", where=name, hint="Fetch the file: git lfs pull")
+        sniffing.refuse_other_files(path, name)
         digest, size = sha256(path)
         self.source.files.append(File(name, size, digest))
-        if start[:2] == b"\x1f\x8b" or start[:4] == b"\x28\xb5\x2f\xfd":
-            path = self._unpacked(path, name, start)
-            with path.open("rb") as file:
-                start = file.read(64)
-        if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            raise InputError("is UTF-16, not UTF-8", where=name, hint="Convert it: iconv -f UTF-16 -t UTF-8")
+        while sniffing.packed(start := sniffing.start_of(path)):
+            path = self._copied(sniffing.unpack, path, name)
+            sniffing.refuse_other_files(path, name)
         kind = {"auto": None, "jsonl": "json", "hf": "arrow"}.get(self.fmt, self.fmt)
-        kind = kind or (
-            "parquet" if start[:4] == b"PAR1" else "arrow" if path.suffix == ".arrow" else SUFFIXES.get(suffix(path))
-        )
-        if kind is None:
-            kind = "json" if start.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[", b"") else "csv"
+        columnar = "parquet" if start[:4] == b"PAR1" else "arrow" if start[:6] == b"ARROW1" else None
+        kind = kind or columnar or ("arrow" if path.suffix == ".arrow" else SUFFIXES.get(suffix(path)))
+        if kind not in ("parquet", "arrow"):
+            path = self._in_utf8(path, name)
+            visible = sniffing.start_of(path).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+            kind = kind or ("json" if visible in (b"{", b"[", b"") else "csv")
+        elif self.encoding is not None:
+            what = f"is {kind.capitalize()}, which says its own encoding"
+            raise InputError(what, where=name, hint="Leave --encoding out.")
         {"json": self._json, "csv": self._csv, "parquet": self._parquet, "arrow": self._arrow}[kind](path, name)
 
-    def _unpacked(self, path: Path, name: str, start: bytes) -> Path:
-        """A decompressed copy in the work folder: a compressed stream cannot be cut into chunks."""
-        import gzip
-        import zlib
+    def _copied(self, make: Callable[[Path, str, Path], None], path: Path, name: str) -> Path:
+        """A copy in the work folder, as ``make`` writes it."""
+        held = self.work / f"{make.__name__}-{len(self.source.files):04d}{suffix(path)}"
+        make(path, name, held.with_suffix(".part"))
+        return held.with_suffix(".part").rename(held)
 
-        import zstandard
+    def _in_utf8(self, path: Path, name: str) -> Path:
+        """The file, or a copy in UTF-8 of one in another encoding."""
+        if self.encoding is None:
+            sniffing.refuse_other_encodings(path, name)
+            return path
 
-        held = self.work / f"unpacked-{len(self.source.files):04d}{suffix(path)}"
-        opened: IO[bytes] = gzip.open(path) if start[:2] == b"\x1f\x8b" else zstandard.open(path, "rb")  # type: ignore[assignment]  # noqa: SIM115
-        try:
-            with opened as packed, held.open("wb") as plain:
-                shutil.copyfileobj(packed, plain, 1 << 20)
-        except (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError) as error:
-            raise InputError(f"is broken or cut off: {error}", where=name, hint="Get the file again.") from error
-        return held
+        def recode(path: Path, name: str, held: Path) -> None:
+            sniffing.recode(path, name, str(self.encoding), held)
+
+        return self._copied(recode, path, name)
 
     def _add(self, chunk: Chunk, rows: int | None = None) -> None:
         self.source.chunks.append(replace(chunk, index=len(self.source.chunks), file=len(self.source.files) - 1))
@@ -122,18 +134,18 @@ class Plan:
             if path.stat().st_size == 0:
                 return
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        first = _next_visible(data, 3 if data[:3] == b"\xef\xbb\xbf" else 0)
+        first = next_visible(data, 3 if data[:3] == b"\xef\xbb\xbf" else 0)
         if first is None:
             return
         end = data.find(b"\n", first)
-        several = end >= 0 and _next_visible(data, end) is not None
+        several = end >= 0 and next_visible(data, end) is not None
         if data[first : first + 1] == b"[":
             stop, limited = self._documents(path, name, data, first, 1), self.left is not None
-            rest = _next_visible(data, stop, b" \t\r\n,")
-            if not limited and rest is not None and (rest := _next_visible(data, rest + 1)) is not None:
+            rest = next_visible(data, stop, b" \t\r\n,")
+            if not limited and rest is not None and (rest := next_visible(data, rest + 1)) is not None:
                 where = f"{name}:{1 + _count_lines(data, 0, rest)}"
                 raise InputError("text stands behind the end of the array", where=where, hint="Expected one array.")
-        elif several and self._is_lines(data, first):
+        elif several and is_lines(data, first):
             self._lines(path, data)
         else:
             self._objects(path, name, data, first)
@@ -158,28 +170,11 @@ class Plan:
             if pair_like or (len(value) > 2 and not lists):
                 self._documents(path, name, data, first, 0)
             elif len(lists) == 1:
-                self._documents(path, name, data, _list_of_key(data, first, lists[0].encode()), 1)
+                self._documents(path, name, data, list_of_key(data, first, lists[0].encode()), 1)
             else:
                 several = f"Several lists ({', '.join(lists)}): save one alone."
                 hint = several if lists else "Expected one object a line, or an array of objects."
                 raise InputError(f"no list of rows was found (keys: {', '.join(value)})", where=name, hint=hint)
-
-    @staticmethod
-    def _is_lines(data: mmap.mmap, first: int) -> bool:
-        """True if one of the first lines is a whole JSON object (the first may be broken)."""
-        at = first
-        for _ in range(50):
-            end = data.find(b"\n", at)
-            line = data[at : end if end >= 0 else len(data)].strip()
-            if line.startswith(b"{") and line.endswith(b"}"):
-                # An inner object of a pretty-printed one also parses, but is indented.
-                with contextlib.suppress(orjson.JSONDecodeError):
-                    if data[at : at + 1] == b"{" and isinstance(orjson.loads(line), dict):
-                        return True
-            if end < 0:
-                return False
-            at = end + 1
-        return False
 
     def _lines(self, path: Path, data: mmap.mmap) -> None:
         start, line, size = 0, 1, len(data)
@@ -238,11 +233,17 @@ class Plan:
         """Arrow streams (``save_to_disk``) are written again as files, which can be read from any batch on."""
         try:
             with pa.memory_map(str(path)) as source:
-                reader = pa.ipc.open_stream(source)
-                check_names(reader.schema.names, name)
-                self.add_batches(reader.schema, reader)
+                if source.read(6) == b"ARROW1":
+                    file = pa.ipc.open_file(source)
+                    schema, batches = file.schema, map(file.get_batch, range(file.num_record_batches))
+                else:
+                    source.seek(0)
+                    stream = pa.ipc.open_stream(source)
+                    schema, batches = stream.schema, stream
+                check_names(schema.names, name)
+                self.add_batches(schema, batches)
         except pa.ArrowInvalid as error:
-            raise InputError(f"cannot be read as Arrow: {error}", where=name) from error
+            raise InputError(f"cannot be read as Arrow: {error}", where=name, hint="Get the file again.") from error
 
     def add_batches(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
         """Write record batches as an Arrow file of the work folder, a chunk a batch (or a part of one)."""
@@ -274,24 +275,3 @@ def sha256(path: Path) -> tuple[str, int]:
 
 def _count_lines(data: mmap.mmap, start: int, stop: int) -> int:
     return sum(data[a : min(a + _BLOCK, stop)].count(b"\n") for a in range(start, stop, _BLOCK))
-
-
-def _next_visible(data: mmap.mmap, at: int, blank: bytes = b" \t\r\n\v\f") -> int | None:
-    while at < len(data):
-        block = data[at : at + _BLOCK]
-        rest = block.lstrip(blank)
-        if rest:
-            return at + len(block) - len(rest)
-        at += len(block)
-    return None
-
-
-def _list_of_key(data: mmap.mmap, first: int, key: bytes) -> int:
-    """Where the list under a top-level key begins."""
-    inside = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-    for match in re.compile(rb'"' + re.escape(key) + rb'"\s*:\s*\[').finditer(data, first):
-        before = inside.sub(b"", data[first : match.start()])
-        level = sum(before.count(mark) for mark in (b"{", b"[")) - sum(before.count(mark) for mark in (b"}", b"]"))
-        if level == 1:
-            return match.end() - 1
-    raise InputError(f"no list of rows was found under {key.decode()!r}")

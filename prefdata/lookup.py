@@ -30,7 +30,7 @@ _LABELS = {"Why it matters": "why", "How it decides": "how", "What it misses": "
 
 def stages_document(known: Mapping[str, type[Stage]]) -> dict[str, Any]:
     """All stages and shapes for programs."""
-    shapes = [{"shape": s.NAME, "title": s.TITLE, "example": s.EXAMPLE} for s in SHAPES]
+    shapes = [{"shape": s.name, "title": s.title, "example": list(s.example)} for s in SHAPES]
     return {"stages": [stage_document(k) for k in known.values()], "shapes": shapes}
 
 
@@ -52,8 +52,8 @@ def stages_lines(known: Mapping[str, type[Stage]]) -> Iterator[str]:
         yield from (f"{'':<20}   {p}: {describe(known[name], p)}" for p in known[name].model_fields)
     yield "\ninput shapes"
     for shape in SHAPES:
-        yield f"{shape.NAME:<20} {shape.TITLE}"
-        yield f"{'':<20}   {json.dumps(shape.EXAMPLE, ensure_ascii=False)}"
+        yield f"{shape.name:<20} {shape.title}"
+        yield from (f"{'':<20}   {json.dumps(row, ensure_ascii=False)}" for row in shape.example)
 
 
 def stage_lines(kind: type[Stage]) -> Iterator[str]:

@@ -6,11 +6,10 @@ It leaves a spool part (the rows) and a signals part (numbers).
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import orjson
@@ -19,15 +18,20 @@ import pyarrow as pa
 from prefdata import schema
 from prefdata.errors import InputError
 from prefdata.frame import measure_pairs
-from prefdata.pairs import SIDES, Fault, Message, Pair, Pairs, Side, dump, fault_of
-from prefdata.reading import BadRow, Block, Chunk, read
-from prefdata.shapes import Columns, read_row, transcript
+from prefdata.making import Form, Made, make
+from prefdata.pairs import SIDES, Fault, Pair, Pairs, dump
+from prefdata.reading import BadRow, Block, Chunk, Group, read
+from prefdata.shapes import Reading
 from prefdata.stage import Stage, stage_class
 
-Form = Literal["text", "chat"]
 Spec = tuple[str, dict[str, Any]]  # a stage's name or path, and its parameters: what a worker builds it from
 
-LINE, _FAULT, DETAIL, RAW, PLAIN = INTERNAL = "pd$line", "pd$fault", "pd$detail", "pd$raw", "pd$plain"
+LINE, _FAULT, DETAIL, RAW, PLAIN = "pd$line", "pd$fault", "pd$detail", "pd$raw", "pd$plain"
+SOURCE, PART = (
+    "pd$source",
+    "pd$part",
+)  # of each pair its source row, and which of that row's pairs it is (-1: the only one)
+INTERNAL = LINE, _FAULT, DETAIL, RAW, PLAIN, SOURCE, PART
 VERDICT = tuple(f"pd_{n}" for n in ("file", "line", "stage", "code", "reason", "score", "limit", "peer", "raw"))
 _STOPS = ("parse_error", "encoding_error", "missing_field")
 
@@ -37,7 +41,7 @@ class MeasureTask:
     """One chunk to measure; parts are written to ``spool`` and ``signals``, and then ``note`` tells that they are whole."""
 
     chunk: Chunk
-    columns: Columns
+    reading: Reading
     form: Form
     stages: tuple[Spec, ...]
     stop_on_bad: bool
@@ -54,10 +58,12 @@ class Measured:
 
     pairs: int = 0
     rows: int = 0
-    names: list[str] = field(default_factory=list)  # columns of the source
+    sets: list[list[str]] = field(default_factory=list)  # the columns of its rows, each combination once
     schema: str = ""
     as_text: list[str] = field(default_factory=list)  # columns that hold integers beyond 64 bits
-    needs_chat: str = ""
+    several: list[str] = field(default_factory=list)  # columns that became JSON since their values are of several types
+    needs_chat: bool = False
+    one_to_one: bool = True  # whether each row gave one pair
     shapes: dict[str, int] = field(default_factory=dict)
     changes: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -74,23 +80,30 @@ def measure(task: MeasureTask) -> Measured:
     block = read(task.chunk)
     schema.check_names(block.names, task.file_name)
     clock("reading")
-    out = Measured(rows=len(block.rows), names=block.names)
-    pairs, faults = _read_pairs(task, block, out)
+    made = make(block, task.reading, task.form, _stopper(task))
+    out = Measured(len(made.pairs), _rows(block), block.sets, shapes=dict(made.shapes), changes=dict(made.changes))
+    out.one_to_one = made.source is None
     clock("shapes")
-    if out.needs_chat:
+    if made.needs_chat:
+        out.needs_chat = True
         return out
-    strings = _strings(task, pairs, faults)
-    sound = [i for i, f in enumerate(faults) if f is None]
-    spool = _spool(task, block, strings, faults, out)
-    spool = spool.append_column(PLAIN, pa.array([p is None or _is_plain(p) for p in pairs], pa.bool_()))
-    batch = _batch(task, spool, pairs, strings, sound)
+    strings = _strings(task, made)
+    sound = [i for i, f in enumerate(made.faults) if f is None]
+    spool = _spool(task, block, made, strings, out)
+    spool = spool.append_column(PLAIN, pa.array([p is None or _is_plain(p) for p in made.pairs], pa.bool_()))
+    batch = _batch(task, spool, made.pairs, strings, sound)
     _write(spool, task.spool)
     clock("spool")
     signals = measure_pairs(batch, build(task.stages), clock)
-    for name, side in zip(("pair.score_chosen", "pair.score_rejected"), task.columns.scores or (), strict=False):
-        signals = signals.append_column(name, pa.array([_number(block.rows[i], side) for i in sound], pa.float64()))
-    if len(sound) < len(pairs):
-        place = np.full(len(pairs), -1)
+    if task.reading.scored:
+        scores = [made.pairs[i].scores or (None, None) for i in sound]  # type: ignore[union-attr]
+        for at, side in enumerate(("chosen", "rejected")):
+            signals = signals.append_column(f"pair.score_{side}", pa.array([s[at] for s in scores], pa.float64()))
+    if task.reading.asked.ties == "keep":
+        ties = [made.pairs[i].tie for i in sound]  # type: ignore[union-attr]
+        signals = signals.append_column("pair.tie", pa.array(ties, pa.bool_()))
+    if len(sound) < len(made.pairs):
+        place = np.full(len(made.pairs), -1)
         place[sound] = np.arange(len(sound))
         signals = signals.take(pa.array(place, mask=place < 0))
     signals = signals.append_column("pair.fault", spool.column(_FAULT))
@@ -103,45 +116,20 @@ def measure(task: MeasureTask) -> Measured:
     return out
 
 
-def _read_pairs(task: MeasureTask, block: Block, out: Measured) -> tuple[list[Pair | None], list[Fault | None]]:
-    """A pair or a fault of each row (a pair may have one too); stops at the first that needs the other form."""
-    shapes: Counter[str] = Counter()
-    changes: Counter[str] = Counter(block.changes)
-    pairs: list[Pair | None] = []
-    faults: list[Fault | None] = []
-    for at, row in enumerate(block.rows):
-        pair: Pair | None = None
-        fault: Fault | None
-        name = ""
-        if isinstance(row, BadRow):
-            fault = row.fault
-        else:
-            name, got = read_row(row, task.columns)
-            shapes[name] += 1
-            if isinstance(got, Fault):
-                fault = got
-            else:
-                pair, fault = got, fault_of(got, row)
-                changes.update(got.changes)
-        if fault is not None and task.stop_on_bad and fault.reason in _STOPS:
+def _stopper(task: MeasureTask) -> Any:
+    """What hears of faults: raises at the first bad row, where that was asked for."""
+
+    def stop(line: int | None, row: int, fault: Fault) -> None:
+        if task.stop_on_bad and fault.reason in _STOPS:
+            where = task.file_name + (f" row {row}" if line is None else f":{line}")
             hint = "--on-bad-row skip lists such rows and goes on."
-            raise InputError(f"{fault.reason}: {fault.detail}", where=_where(task, block, at), hint=hint)
-        if pair is not None and task.form == "chat":
-            if isinstance(pair.prompt, str):
-                changes["text to messages"] += 1
-            pair = to_chat(transcript.to_messages(pair) if name == transcript.NAME else pair)
-        elif pair is not None and not isinstance(pair.prompt, str):
-            out.needs_chat = _where(task, block, at)
-            break
-        pairs.append(pair)
-        faults.append(fault)
-    out.pairs, out.shapes, out.changes = len(pairs), dict(shapes), dict(changes)
-    return pairs, faults
+            raise InputError(f"{fault.reason}: {fault.detail}", where=where, hint=hint)
+
+    return stop
 
 
-def _where(task: MeasureTask, block: Block, at: int) -> str:
-    line = block.lines[at]
-    return task.file_name + (f" row {at}" if line is None else f":{line}")
+def _rows(block: Block) -> int:
+    return sum(len(r.rows) if isinstance(r, Group) else 1 for r in block.rows)
 
 
 class Clock:
@@ -158,38 +146,18 @@ class Clock:
         self.last = now
 
 
-def to_chat(pair: Pair) -> Pair:
-    """The pair with messages on all sides; texts become one user and one assistant message."""
-    if isinstance(pair.prompt, str) or isinstance(pair.chosen, str) or isinstance(pair.rejected, str):
-        return Pair(
-            _turn(pair.prompt, "user"), _turn(pair.chosen, "assistant"), _turn(pair.rejected, "assistant"), pair.changes
-        )
-    return pair
-
-
-def _turn(side: Side, role: str) -> list[Message]:
-    return [{"role": role, "content": side}] if isinstance(side, str) else side
-
-
-def _number(row: Any, column: str) -> float | None:
-    try:
-        return float(row[column])
-    except (KeyError, TypeError, ValueError, OverflowError):
-        return None
-
-
-def _strings(task: MeasureTask, pairs: list[Pair | None], faults: list[Fault | None]) -> dict[str, list[Any]]:
+def _strings(task: MeasureTask, made: Made) -> dict[str, list[Any]]:
     """Each side of each row as it is spooled: text, or messages as JSON with their keys as they came."""
     out: dict[str, list[Any]] = {}
     for side in SIDES:
-        values = [None if p is None else getattr(p, side) for p in pairs]
+        values = [None if p is None else getattr(p, side) for p in made.pairs]
         if task.form == "chat":
             for i, messages in enumerate(values):
                 try:
                     values[i] = None if messages is None else orjson.dumps(messages, option=orjson.OPT_NON_STR_KEYS)
                 except TypeError as error:
                     values[i] = dump(messages, ordered=False)
-                    faults[i] = Fault("bad_messages", f"{side} {_unwritten(str(error))}")
+                    made.faults[i] = Fault("bad_messages", f"{side} {_unwritten(str(error))}")
         out[side] = values
     return out
 
@@ -201,50 +169,77 @@ def _unwritten(error: str) -> str:
     return "is nested too deeply" if "ecursion" in error else f"cannot be written as JSON: {error}"
 
 
-def _spool(
-    task: MeasureTask, block: Block, strings: dict[str, list[Any]], faults: list[Fault | None], out: Measured
-) -> pa.Table:
+def _spool(task: MeasureTask, block: Block, made: Made, strings: dict[str, list[Any]], out: Measured) -> pa.Table:
     """The rows as they will be written, with what is needed to lead back to them."""
     columns = {side: pa.array(values, pa.string()) for side, values in strings.items()}
     others: dict[str, pa.Array] = {}
-    consumed = task.columns.consumed()
     for source in block.names:
-        if source in consumed:
+        values = _carried(source, task.reading, made)
+        if values is None:
             continue
-        name = source
-        if source in SIDES:
-            name = f"pd_{source}"
-            if name in block.names:
-                raise InputError(f"has the columns {source!r} and {name!r}", where=task.file_name, hint="Rename one.")
-            out.changes[f"column {source!r} is carried as {name!r}: the mapping takes its name"] = len(faults)
-        elif source in VERDICT:
-            name_there = f"pd_{source}"
-            if name_there in block.names:
-                what = f"has the columns {source!r} and {name_there!r}"
-                raise InputError(what, where=task.file_name, hint="Rename one.")
-            out.changes[f"column {source!r} is carried as {name_there!r} in the dropped rows"] = len(faults)
-        if block.table is None or name == "pd_id":
-            values = [r.get(source) if type(r) is dict else None for r in block.rows]
+        name = _name_there(source, block.names, task.file_name, len(made.pairs), out)
+        if isinstance(values, pa.ChunkedArray) and name == "pd_id":
+            values = values.to_pylist()
+        if isinstance(values, list):
             if name == "pd_id":
                 values = [None if v is None else str(v) for v in values]
             others[name] = schema.column_of(values)
+            if others[name].type == schema.JSON and schema.several(values):
+                out.several.append(name)
             if isinstance(others[name].type, pa.JsonType) and (lost := schema.not_finite(values, others[name].storage)):
                 out.changes[f"NaN or infinity inside column {source!r} written as null"] = lost
-        elif schema.holds_map(block.table.schema.field(source).type):
-            others[name] = schema.as_json(block.table.column(source).to_pylist())
-            out.changes[f"column {source!r} holds maps and is written as JSON (lists of pairs)"] = len(faults)
+        elif schema.holds_map(values.type):
+            others[name] = schema.as_json(values.to_pylist())
+            out.changes[f"column {source!r} holds maps and is written as JSON (lists of pairs)"] = len(made.pairs)
         else:
-            others[name] = schema.whole(block.table.column(source))
+            others[name] = schema.whole(values)
         if schema.beyond_64_bits(others[name]):
             out.as_text.append(name)
+    for name in dict.fromkeys(n for p in made.pairs if p is not None and p.extra for n in p.extra):
+        if name in others:
+            raise InputError(
+                f"has the column {name!r}, which prefdata makes itself here", where=task.file_name, hint="Rename it."
+            )
+        others[name] = schema.column_of([p.extra.get(name) if p is not None and p.extra else None for p in made.pairs])
     out.schema = schema.to_text(pa.schema([(n, c.type) for n, c in others.items()]))
-    found = [(f, r) if f is not None else (None, None) for f, r in zip(faults, block.rows, strict=True)]
-    return pa.table(columns | others | {
-        LINE: pa.array(block.lines, pa.int64()),
-        _FAULT: pa.array([f and f.reason for f, _ in found], pa.string()),
-        DETAIL: pa.array([f and f.detail for f, _ in found], pa.string()),
-        RAW: pa.array([None if r is None else _raw(r) for _, r in found], pa.string()),
-    })  # fmt: skip
+    found = [(f, p, r) if f is not None else None for f, p, r in zip(made.faults, made.pairs, made.rows, strict=True)]
+    inner = {
+        LINE: pa.array(made.lines, pa.int64()),
+        _FAULT: pa.array([f and f[0].reason for f in found], pa.string()),
+        DETAIL: pa.array([f and f[0].detail for f in found], pa.string()),
+        # A row that gave several pairs is not repeated for each of them that has both answers.
+        RAW: pa.array([None if f is None or (f[1] and made.source) else _raw(f[2]) for f in found], pa.string()),
+    }
+    if made.source is not None:
+        inner |= {SOURCE: pa.array(made.source, pa.int64()), PART: pa.array(made.part, pa.int32())}
+    return pa.table(columns | others | inner)
+
+
+def _carried(source: str, reading: Reading, made: Made) -> list[Any] | pa.ChunkedArray | None:
+    """The values of a source column that go beside the pairs; None for a column that is wholly contained in them."""
+    if source in reading.taken():
+        if len(reading.layouts) == 1:
+            return None
+        rows = [r if type(r) is dict and source not in reading.layout(r).taken else {} for r in made.rows]
+        values = [r.get(source) for r in rows]
+        return values if any(v is not None for v in values) else None
+    if made.table is not None:
+        return made.table.column(source)
+    return [r.get(source) if type(r) is dict else None for r in made.rows]
+
+
+def _name_there(source: str, names: Sequence[str], file: str, n: int, out: Measured) -> str:
+    """What a carried column is called in the output; a name that is needed there gets a ``pd_`` in front, which is told."""
+    if source not in SIDES and source not in VERDICT:
+        return source
+    name = f"pd_{source}"
+    if name in names:
+        raise InputError(f"has the columns {source!r} and {name!r}", where=file, hint="Rename one.")
+    if source in SIDES:
+        out.changes[f"column {source!r} is carried as {name!r}: the mapping takes its name"] = n
+        return name
+    out.changes[f"column {source!r} is carried as {name!r} in the dropped rows"] = n
+    return source
 
 
 def _raw(row: dict[str, Any] | BadRow) -> str:
@@ -265,7 +260,7 @@ def _batch(
     task: MeasureTask, spool: pa.Table, pairs: list[Pair | None], strings: dict[str, list[Any]], sound: list[int]
 ) -> Pairs:
     """The sound pairs as stages see them."""
-    rest = spool.drop_columns(list(INTERNAL))
+    rest = spool.drop_columns([n for n in INTERNAL if n in spool.column_names])
     if len(sound) < len(pairs):
         rest = rest.take(pa.array(sound, pa.int64()))
         strings = {side: [values[i] for i in sound] for side, values in strings.items()}

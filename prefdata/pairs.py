@@ -38,17 +38,29 @@ class Fault:
 
     reason: str
     detail: str
+    members: tuple[int, ...] = ()  # of a group of source rows (see ``Pair.members``)
 
 
 @dataclass(slots=True)
 class Pair:
-    """One pair as a shape found it; ``changes`` names changes of form (renamed roles, parts to text, ...)."""
+    """One pair as a shape found it; ``changes`` names changes of form (renamed roles, parts to text, ...).
+
+    ``scores`` are those of chosen and rejected, where the source has some. ``extra`` are further columns of the pair's own
+    (``pd_margin``, ``pd_strength``, ...). ``fault`` says why the pair must not be trained on although both answers are
+    there: a tie, a missing label; they then stand in the order of the source. ``members`` are the places of the rows that it
+    was made of, in a group of source rows. ``tie`` marks a tie that was asked to be kept.
+    """
 
     prompt: Side
     chosen: Side
     rejected: Side
     changes: tuple[str, ...] = ()
     tools: Any = None
+    scores: tuple[float | None, float | None] | None = None
+    extra: dict[str, Any] | None = None
+    fault: Fault | None = None
+    members: tuple[int, ...] = ()
+    tie: bool = False
 
 
 def blank(value: str) -> bool:
@@ -165,6 +177,8 @@ def images_of(side: Side) -> int:
 def fault_of(pair: Pair, columns: Mapping[str, Any]) -> Fault | None:
     """The first fault that keeps a readable row from being a sound pair, or None."""
     p, c, r = pair.prompt, pair.chosen, pair.rejected
+    if pair.fault is not None:
+        return pair.fault
     if _nothing(p):
         return Fault("empty_prompt", "the prompt is empty")
     for name, side in (("chosen", c), ("rejected", r)):

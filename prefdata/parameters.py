@@ -21,14 +21,16 @@ def describe(kind: type[Stage], name: str) -> str:
             words.append("none")
         else:
             words.append(
-                {"string": "text", "boolean": "true or false"}.get(option.get("type", ""), option.get("type", "value"))
+                {"string": "text", "boolean": "true or false", "array": "list"}.get(
+                    option.get("type", ""), option.get("type", "value")
+                )
             )
             low = option.get("minimum", option.get("exclusiveMinimum"))
             high = option.get("maximum", option.get("exclusiveMaximum"))
             if low is not None or high is not None:
                 words[-1] += f", {'' if low is None else f'{low:g}'}-{'' if high is None else f'{high:g}'}"
     default = kind.model_fields[name].get_default()
-    return f"{' or '.join(words)}, default {'none' if default is None else default}"
+    return f"{' or '.join(words)}, default {'none' if default in (None, ()) else default}"
 
 
 def json_schema() -> dict[str, Any]:

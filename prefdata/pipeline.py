@@ -94,9 +94,13 @@ def find(name: str | None) -> tuple[str, Path, str]:
 
 def load(
     name: str | None = None, *, sets: Sequence[str] = (), only: Sequence[str] = (), skip: Sequence[str] = (),
-    gates: Sequence[str] = (),
+    gates: Sequence[str] = (), against: Sequence[str] = (), min_margin: float | None = None,
 ) -> tuple[Pipeline, str]:  # fmt: skip
-    """The pipeline of that name with overrides (``stage.parameter=value``), and its title."""
+    """The pipeline of that name with overrides (``stage.parameter=value``), and its title.
+
+    ``against`` are evaluation sets, for the stage ``contaminated`` (put in where it is not listed); ``min_margin`` is the
+    parameter of ``contradiction``.
+    """
     found, path, title = find(name)
     held = path.read_bytes()
     try:
@@ -104,14 +108,18 @@ def load(
     except UnicodeDecodeError as error:
         line = held.count(b"\n", 0, error.start) + 1
         raise ConfigError("is not UTF-8", where=f"{path}:{line}", hint="Save it as UTF-8.") from error
-    return parse(text, path, found, sets=sets, only=only, skip=skip, gates=gates), title
+    more = {} if not against else {"against": [str(a) for a in against]}
+    if min_margin is not None:
+        sets = [*sets, f"contradiction.min_margin={min_margin}"]
+    return parse(text, path, found, sets=sets, only=only, skip=skip, gates=gates, contaminated=more), title
 
 
 def parse(
     text: str, path: Path, name: str, *, sets: Sequence[str] = (), only: Sequence[str] = (), skip: Sequence[str] = (),
-    gates: Sequence[str] = (),
+    gates: Sequence[str] = (), contaminated: Mapping[str, Any] | None = None,
 ) -> Pipeline:  # fmt: skip
-    """A pipeline out of YAML text; errors name file and line."""
+    """A pipeline out of YAML text; errors name file and line. ``contaminated`` are parameters of that stage, put in behind
+    ``malformed`` where it is not listed."""
     try:
         tree = YAML(typ="rt").load(text)
     except YAMLError as error:
@@ -159,6 +167,13 @@ def parse(
         entries.insert(0, ("malformed", {}, {}, 1))
     elif entries[0][0] != "malformed":
         raise ConfigError("malformed comes first: other stages see sound pairs only", where=f"{path}:{entries[0][3]}")
+    if contaminated:
+        if "contaminated" in skip:
+            raise ConfigError("--against and --skip contaminated: one undoes the other", hint="Leave one of them out.")
+        if all(e[0] != "contaminated" for e in entries):
+            entries.insert(1, ("contaminated", {}, {}, 1))
+        next(e for e in entries if e[0] == "contaminated")[1].update(contaminated)
+        only = [*only, "contaminated"] if only else only
     _select(entries, only, skip)
     origin = _override(entries, sets)
     out = Pipeline(name)

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from prefdata import output, schema
@@ -20,7 +19,7 @@ from prefdata.engines import Engine
 from prefdata.measuring import DETAIL, LINE, RAW, VERDICT
 from prefdata.pairs import SIDES
 from prefdata.result import Progress, Result
-from prefdata.spool import Spool
+from prefdata.spool import Spool, with_own
 
 MESSAGES = pa.list_(pa.field("element", pa.struct([("role", pa.string()), ("content", pa.string())])))
 
@@ -31,6 +30,7 @@ class PublishTask:
 
     spool: str
     start: int
+    ids: tuple[str, ...] | None  # of each pair; None: its number
     file_name: str
     form: Literal["text", "chat", "implicit"]
     plain: tuple[bool, bool]  # whether all messages of the kept, and of the dropped rows are a role and a text only
@@ -46,7 +46,7 @@ class PublishTask:
 def publish(task: PublishTask) -> list[str]:
     """Write this part's rows of each split, and its dropped rows; returns the files written."""
     table = pa.ipc.open_file(pa.memory_map(task.spool)).read_all()
-    ids = _ids(table, task.start)
+    ids = with_own(table, task.ids if task.ids is not None else _numbers(task.start, len(table)))
     if task.swapped.any():
         pick = pa.array(task.swapped)
         chosen, rejected = (table.column(s).combine_chunks() for s in ("chosen", "rejected"))
@@ -77,7 +77,7 @@ def publish(task: PublishTask) -> list[str]:
             "pd_reason": pa.array(reasons, pa.string()),
             "pd_score": pa.array(v["score"], pa.float32()),
             "pd_limit": pa.array(v["limit"], pa.float32()),
-            "pd_peer": pa.array([None if p is None else str(p) for p in v["peer"]], pa.string()),
+            "pd_peer": pa.array(v["peer"], pa.string()),
             "pd_raw": part.column(RAW).combine_chunks(),
         }  # fmt: skip
         _parquet(pa.table(columns), task.dropped)
@@ -85,7 +85,7 @@ def publish(task: PublishTask) -> list[str]:
     return written
 
 
-def _sentence(code: str, score: float | None, limit: float | None, peer: int | None) -> str:
+def _sentence(code: str, score: float | None, limit: float | None, peer: str | None) -> str:
     parts = [code.replace("_", " ")]
     if peer is not None:
         parts.append(f"of row {peer}")
@@ -94,14 +94,8 @@ def _sentence(code: str, score: float | None, limit: float | None, peer: int | N
     return ": ".join([parts[0], ", ".join(parts[1:])]) if len(parts) > 1 else parts[0]
 
 
-def _ids(table: pa.Table, start: int) -> pa.Array:
-    """Row numbers, but where a row came with an id of its own."""
-    numbers = pa.array(np.arange(start, start + len(table)).astype(str), pa.string())
-    return (
-        pc.coalesce(schema.whole(table.column("pd_id")).cast(pa.string()), numbers)
-        if "pd_id" in table.column_names
-        else numbers
-    )
+def _numbers(start: int, n: int) -> pa.Array:
+    return pa.array(np.arange(start, start + n).astype(str), pa.string())
 
 
 def _sides(table: pa.Table, task: PublishTask, plain: bool) -> dict[str, pa.Array]:
@@ -149,7 +143,7 @@ def publish_all(
     """The second pass: parts are numbered over the chunks that have rows, so that none is empty."""
     outcome = result.outcome
     where = np.where(outcome.kept, splits, np.int8(-1)).astype(np.int8)
-    verdict = _verdict(result)
+    verdict = _verdict(result, spool)
     tasks: list[PublishTask] = []
     number: Counter[str] = Counter()
     rest = schema.to_text(spool.schema)
@@ -169,7 +163,7 @@ def publish_all(
                 paths.append("")
         gone = np.flatnonzero(mine < 0) + start
         tasks.append(PublishTask(
-            task.spool, start, task.file_name, form, plain, rest, tuple(of), tuple(paths[:-1]), paths[-1], mine,
+            task.spool, start, _ids(spool, start, m.pairs), task.file_name, form, plain, rest, tuple(of), tuple(paths[:-1]), paths[-1], mine,
             outcome.swapped[start : start + m.pairs], {k: v(gone) for k, v in verdict.items()},
         ))  # fmt: skip
     tell("writing", 0, len(tasks))
@@ -184,7 +178,11 @@ def publish_all(
     return output.hashes(out, [str(Path(p).relative_to(out)) for part in written for p in part])
 
 
-def _verdict(result: Result) -> dict[str, Callable[[npt.NDArray[np.int64]], list[Any]]]:
+def _ids(spool: Spool, start: int, n: int) -> tuple[str, ...] | None:
+    return None if spool.origins is None else tuple(spool.ids(np.arange(start, start + n)))
+
+
+def _verdict(result: Result, spool: Spool) -> dict[str, Callable[[npt.NDArray[np.int64]], list[Any]]]:
     """Ways to read why rows were dropped: stage, code, score, limit and peer of the decision that did it."""
     total = len(result.outcome.kept)
     score, limit = np.full(total, np.nan, np.float32), np.full(total, np.nan, np.float32)
@@ -201,5 +199,5 @@ def _verdict(result: Result) -> dict[str, Callable[[npt.NDArray[np.int64]], list
         "code": lambda rows: [words[i] for i in code[rows]],
         "score": lambda rows: [None if np.isnan(v) else float(v) for v in score[rows]],
         "limit": lambda rows: [None if np.isnan(v) else float(v) for v in limit[rows]],
-        "peer": lambda rows: [None if v < 0 else int(v) for v in peer[rows]],
+        "peer": lambda rows: [None if v < 0 else spool.ids(np.array([v]))[0] for v in peer[rows]],
     }

@@ -5,11 +5,9 @@ JSON is parsed by orjson line by line, never by a column reader, which would cha
 
 from __future__ import annotations
 
-import bisect
 import json
-import mmap
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -21,12 +19,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from prefdata.errors import InputError
-from prefdata.pairs import Fault, kind_of, without_nulls
+from prefdata.json_rows import LONG_NUMBER, BadRow, documents, not_too_deep, parse
+from prefdata.pairs import Fault, without_nulls
 
-Kind = Literal["lines", "documents", "arrow", "parquet"]
-LONG_NUMBER = "[0-9]{19}"  # may be an integer beyond 64 bits
+__all__ = ["BAD", "LINE", "BadRow", "Block", "Chunk", "Group", "read", "values"]
+
+Kind = Literal["lines", "documents", "arrow", "parquet", "groups"]
 _LONG = re.compile(LONG_NUMBER.encode())
-DEPTH = 250  # levels of lists and objects: about as many as can be written again
 LINE, BAD = "pd$line", "pd$bad"  # columns that a converted table (CSV) carries beside the data
 
 
@@ -45,11 +44,12 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class BadRow:
-    """A line that is not a row."""
+class Group:
+    """Rows that are read together, with their numbers in the whole input and their lines."""
 
-    fault: Fault
-    raw: str
+    rows: list[dict[str, Any]] | list[BadRow]
+    numbers: list[int]
+    lines: list[int | None]
 
 
 @dataclass
@@ -58,18 +58,31 @@ class Block:
     a columnar source, whose Arrow types are kept; ``changes`` what was read in another form, and how often.
     """
 
-    rows: list[dict[str, Any] | BadRow]
+    rows: list[dict[str, Any] | BadRow | Group]
     lines: list[int | None]
     table: pa.Table | None = None
     changes: dict[str, int] = field(default_factory=dict)
 
     @property
+    def sets(self) -> list[list[str]]:
+        """The columns of these rows, each combination once."""
+        if self.table is not None:
+            return [list(self.table.column_names)]
+        return [list(s) for s in dict.fromkeys(tuple(r) for r in self.dicts)]
+
+    @property
     def names(self) -> list[str]:
         """The columns of these rows, in the order of their appearance."""
-        if self.table is not None:
-            return list(self.table.column_names)
-        keys = dict.fromkeys(tuple(r) for r in self.rows if type(r) is dict)
-        return list(dict.fromkeys(name for some in keys for name in some))
+        return list(dict.fromkeys(name for some in self.sets for name in some))
+
+    @property
+    def dicts(self) -> Iterator[dict[str, Any]]:
+        """The readable rows, those inside of groups too."""
+        for row in self.rows:
+            if type(row) is dict:
+                yield row
+            elif isinstance(row, Group):
+                yield from (r for r in row.rows if isinstance(r, dict))
 
 
 def read(chunk: Chunk) -> Block:
@@ -80,54 +93,76 @@ def read(chunk: Chunk) -> Block:
         with pa.memory_map(chunk.path) as source:
             table = pa.Table.from_batches([pa.ipc.open_file(source).get_batch(chunk.group)])
         return _from_table(table.slice(chunk.start, chunk.stop - chunk.start))
-    with Path(chunk.path).open("rb") as file:
-        file.seek(chunk.start)
-        data = file.read(chunk.stop - chunk.start)
-    if chunk.start == 0:
-        data = data.removeprefix(b"\xef\xbb\xbf")
-    pieces = _documents(data, chunk.first_line) if chunk.kind == "documents" else _lines(data, chunk.first_line)
-    rows: list[dict[str, Any] | BadRow] = []
+    if chunk.kind == "groups":
+        return _groups(_bytes(chunk))
+    numbers, texts = texts_of(chunk)
+    rows: list[dict[str, Any] | BadRow | Group] = []
     lines: list[int | None] = []
-    ends: list[int] = []
-    texts: list[bytes] = []
-    for number, end, text in pieces:
-        row = parse(text)
-        if row is not None:
-            rows.append(row)
-            lines.append(number)
-            ends.append(end)
-            texts.append(text)
-    for at in _long_numbers(data):  # of which the fast parser may have made floats
-        i = bisect.bisect_right(ends, at)
-        if i < len(rows) and isinstance(rows[i], dict):
-            rows[i] = json.loads(texts[i])
+    held: list[bytes] = []
+    for number, text in zip(numbers, texts, strict=True):
+        try:
+            row = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            row = None
+        if type(row) is not dict and (row := parse(text.rstrip(b"\n"))) is None:
+            continue
+        rows.append(row)
+        lines.append(number)
+        held.append(text)
+    for i in dict.fromkeys(_nested(rows)):
+        rows[i] = not_too_deep(held[i], rows[i])
+    for i in _long_numbers(held):  # of which the fast parser may have made floats
+        if type(rows[i]) is dict:
+            rows[i] = json.loads(held[i])
     return Block(rows, lines)
 
 
-def _long_numbers(data: bytes) -> list[int]:
-    """Where 19 digits stand in a row; they hold two of every ninth byte, so that most of the data need not be looked at."""
-    digit = np.frombuffer(data, np.uint8)[::9] - np.uint8(48) < 10
+def texts_of(chunk: Chunk) -> tuple[Sequence[int], list[bytes]]:
+    """The JSON texts of a chunk of lines or documents, and their lines; blank ones among them."""
+    if chunk.kind == "lines":
+        size = chunk.stop - chunk.start
+        with Path(chunk.path).open("rb", buffering=1 << 20) as file:
+            file.seek(chunk.start)
+            # It ends behind the first line that passes the hint: a chunk ends where a line does.
+            texts = file.readlines(size - 1) if size > 1 else [file.read(size)]
+        if chunk.start == 0 and texts:
+            texts[0] = texts[0].removeprefix(b"\xef\xbb\xbf")
+        return range(chunk.first_line, chunk.first_line + len(texts)), texts
+    found = list(documents(_bytes(chunk), chunk.first_line))
+    return [n for n, _ in found], [text for _, text in found]
+
+
+def _bytes(chunk: Chunk) -> bytes:
+    with Path(chunk.path).open("rb") as file:
+        file.seek(chunk.start)
+        return file.read(chunk.stop - chunk.start)
+
+
+def _nested(rows: Sequence[Any]) -> list[int]:
+    """The rows that hold lists or objects."""
+    return [i for i, r in enumerate(rows) if type(r) is dict for v in r.values() if type(v) is list or type(v) is dict]
+
+
+def _groups(data: bytes) -> Block:
+    """Lines of ``[[number, line, row] or [number, line, null, reason, detail, raw], ...]``, as ``grouping`` wrote them."""
+    held: list[dict[str, Any] | BadRow | Group] = []
+    for text in data.splitlines():
+        members = json.loads(text) if _LONG.search(text) else orjson.loads(text)
+        rows = [m[2] if len(m) == 3 else BadRow(Fault(m[3], m[4]), m[5]) for m in members]
+        held.append(Group(rows, [m[0] for m in members], [m[1] for m in members]))
+    return Block(held, [g.lines[0] for g in held if isinstance(g, Group)])
+
+
+def _long_numbers(texts: Sequence[bytes]) -> list[int]:
+    """The texts in which 19 digits stand in a row; they hold two of every ninth byte, so that most of the bytes need not be
+    looked at.
+    """
+    data = b"".join(texts)
+    digit = np.frombuffer(data or b" ", np.uint8)[::9] - np.uint8(48) < 10
     samples = (np.flatnonzero(digit[:-1] & digit[1:]) * 9).tolist()
-    return [at for at in samples if _LONG.search(data, max(0, at - 9), at + 28)]
-
-
-def _lines(data: bytes, first: int) -> Iterator[tuple[int, int, bytes]]:
-    end = -1
-    for number, text in enumerate(data.split(b"\n"), first):
-        end += len(text) + 1
-        yield number, end, text
-
-
-def _documents(data: bytes, line: int) -> Iterator[tuple[int, int, bytes]]:
-    """Whole objects, since the planner cut between them; and each line of what stands between them."""
-    last = 0
-    for start, stop, row in spans(data):
-        line += data.count(b"\n", last, start)
-        last = start
-        if row:
-            yield line, stop, data[start:stop]
-        else:
-            yield from ((n, stop, text.strip(_BETWEEN)) for n, text in enumerate(data[start:stop].split(b"\n"), line))
+    found = [at for at in samples if _LONG.search(data, max(0, at - 9), at + 28)]
+    ends = np.cumsum([len(t) for t in texts]) if found else []
+    return sorted(set(np.searchsorted(ends, found, "right").tolist()))
 
 
 def _with_all_digits(values: list[Any], texts: pa.Array) -> list[Any]:
@@ -138,115 +173,6 @@ def _with_all_digits(values: list[Any], texts: pa.Array) -> list[Any]:
         except RecursionError:
             raise InputError("a JSON column holds a value nested too deeply") from None
     return values
-
-
-def parse(text: bytes) -> dict[str, Any] | BadRow | None:
-    """One JSON object, or what is wrong with it; None for nothing. Falls back to the stdlib for NaN and lone surrogates."""
-    try:
-        value = orjson.loads(text)
-    except orjson.JSONDecodeError as first:
-        if not text.strip():
-            return None
-        try:
-            decoded = text.decode()
-        except UnicodeDecodeError as error:
-            bad = text[error.start : error.start + 1].hex()
-            shown = text.decode("utf-8", "backslashreplace")
-            return BadRow(
-                Fault(
-                    "encoding_error", f"not UTF-8 (byte 0x{bad} at {error.start}); looks like {guess_encoding(text)}"
-                ),
-                shown,
-            )
-        try:
-            value = json.loads(decoded)
-        except json.JSONDecodeError as error:
-            what = "more than one value on the line" if error.msg == "Extra data" else error.msg or str(first)
-            return BadRow(
-                Fault("parse_error", f"not valid JSON at column {error.colno}: {what}; begins {decoded[:40]!r}"),
-                decoded,
-            )
-        except (RecursionError, ValueError) as error:  # or a number of more than 4,300 digits
-            why = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-            return BadRow(Fault("parse_error", why), decoded)
-        if isinstance(value, dict) and not _too_deep(value) and _has_surrogate(value):
-            return BadRow(Fault("encoding_error", "holds half of a surrogate pair"), decoded)
-    if isinstance(value, dict):
-        if text.count(b"[") + text.count(b"{") > DEPTH and _too_deep(value):
-            return BadRow(Fault("parse_error", f"nested too deeply (over {DEPTH} levels)"), text.decode())
-        return value
-    return BadRow(Fault("parse_error", f"is {kind_of(value)}, not an object"), text.decode("utf-8", "backslashreplace"))
-
-
-def _too_deep(value: Any) -> bool:
-    level = [value]
-    for _ in range(DEPTH):
-        inner = (v for x in level for v in (x.values() if isinstance(x, dict) else x))
-        level = [v for v in inner if isinstance(v, dict | list)]
-    return bool(level)
-
-
-def _has_surrogate(value: Any) -> bool:
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return True
-    return False
-
-
-def guess_encoding(data: bytes) -> str:
-    """A name for people: the first encoding, of those seen in such files, that decodes the bytes."""
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return "UTF-16"
-    for name in ("gb18030", "shift_jis"):
-        try:
-            decoded = data.decode(name)
-        except UnicodeDecodeError:
-            continue
-        if sum("\u4e00" <= c <= "\u9fff" for c in decoded) * 4 > sum(b > 127 for b in data):
-            return {"gb18030": "GBK/GB18030", "shift_jis": "Shift-JIS"}[name]
-    return "Latin-1/Windows-1252"
-
-
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
-_BETWEEN = b" \t\r\n,"
-
-
-def spans(data: bytes | mmap.mmap, start: int = 0, depth: int = 0) -> Iterator[tuple[int, int, bool]]:
-    """Byte ranges of the objects ``depth`` brackets inside of ``data`` (0: objects one after the other), marked True, and
-    of what else than commas and white space stands between them, marked False.
-
-    Raises EOFError where the data end inside of one.
-    """
-    level, opened, last = 0, 0, start
-    for match in _TOKEN.finditer(data, start):
-        mark = match.group()
-        if mark in (b"{", b"["):
-            if level == depth:
-                opened = match.start()
-                yield from _between(data, last, opened)
-            level += 1
-            if level == depth:
-                last = match.end()
-        elif mark in (b"}", b"]"):
-            level -= 1
-            if level == depth:
-                last = match.end()
-                yield opened, last, True
-            elif level < depth and depth:
-                yield from _between(data, last, match.start())
-                return
-            level = max(level, 0)
-    if level:
-        raise EOFError
-    yield from _between(data, last, len(data))
-
-
-def _between(data: bytes | mmap.mmap, start: int, stop: int) -> Iterator[tuple[int, int, bool]]:
-    seen = data[start:stop].strip(_BETWEEN)
-    if seen:
-        at = data.find(seen, start)
-        yield at, at + len(seen), False
 
 
 def _parquet_rows(chunk: Chunk) -> pa.Table:
@@ -261,11 +187,15 @@ def _from_table(table: pa.Table) -> Block:
     lines: list[int | None] = table.column(LINE).to_pylist() if LINE in table.column_names else [None] * len(table)
     bad = table.column(BAD).to_pylist() if BAD in table.column_names else [None] * len(table)
     table, changes = _by_name(table.drop_columns([c for c in (LINE, BAD) if c in table.column_names]))
+    table = _decoded(table)
     columns = {name: values(table.column(name)) for name in table.column_names}
-    rows: list[dict[str, Any] | BadRow] = []
+    rows: list[dict[str, Any] | BadRow | Group] = []
     for i, wrong in enumerate(bad):
-        row = {name: column[i] for name, column in columns.items()}
-        rows.append(row if wrong is None else BadRow(Fault("parse_error", wrong), json.dumps(row, ensure_ascii=False)))
+        if wrong is None:
+            rows.append({name: column[i] for name, column in columns.items()})
+        else:
+            reason, detail, raw = orjson.loads(wrong)
+            rows.append(BadRow(Fault(reason, detail), raw))
     return Block(rows, lines, table, changes)
 
 
@@ -281,6 +211,21 @@ def _by_name(table: pa.Table) -> tuple[pa.Table, dict[str, int]]:
             table = table.set_column(at, name, pa.array(names, pa.string()).take(known))
             changes[f"column {name!r}: class numbers to class names"] = len(table)
     return table.replace_schema_metadata(None), changes
+
+
+def _decoded(table: pa.Table) -> pa.Table:
+    """The columns as the values they stand for: dictionaries and views are ways to store them."""
+    for i, field in enumerate(table.schema):
+        kind = field.type
+        if pa.types.is_dictionary(kind):
+            table = table.set_column(i, field.name, table.column(i).cast(kind.value_type))
+        elif pa.types.is_run_end_encoded(kind):
+            table = table.set_column(i, field.name, pc.run_end_decode(table.column(i)))
+        elif kind in (pa.string_view(), pa.binary_view()):
+            table = table.set_column(
+                i, field.name, table.column(i).cast(pa.string() if kind == pa.string_view() else pa.binary())
+            )
+    return table
 
 
 def values(column: pa.ChunkedArray) -> list[Any]:

@@ -26,7 +26,13 @@ class Options:
     """Options of a run; the names are those of the command line."""
 
     columns: Mapping[str, str] = field(default_factory=dict)
+    shape: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)  # what label values mean: {"first": "1", "second": "2", "tie": "0"}
+    pairs: Literal["best-worst", "adjacent", "all"] = "best-worst"  # which pairs a ranked list gives
+    ties: Literal["drop", "keep"] = "drop"
     input_format: Format = "auto"
+    encoding: str | None = None
+    input_config: str | None = None
     input_split: str | None = None
     format: Literal["auto", "text", "chat", "implicit"] = "auto"
     split: str | None = None
@@ -50,15 +56,20 @@ class Options:
             if get_origin(kind) is Literal and getattr(self, name) not in get_args(kind):
                 known = ", ".join(get_args(kind))
                 raise ConfigError(f"--{name.replace('_', '-')} {getattr(self, name)}: not one of {known}")
-        if not isinstance(self.columns, Mapping):
-            raise ConfigError("columns: not a mapping", hint='For example: columns={"prompt": "question"}')
+        for name, example in (("columns", '{"prompt": "question"}'), ("labels", '{"first": "1", "second": "2"}')):
+            if not isinstance(getattr(self, name), Mapping):
+                raise ConfigError(f"{name}: not a mapping", hint=f"For example: {name}={example}")
         if not 0 <= self.seed < 1 << 63:
             raise ConfigError(f"--seed {self.seed}: not between 0 and 2**63 - 1")
 
     def settings(self) -> dict[str, Any]:
         """The options that decide what is written, as the manifest holds them."""
-        names = ("columns", "input_format", "input_split", "format", "split", "export", "sample", "limit", "seed")
-        return {n: getattr(self, n) for n in (*names, "on_bad_row", "license")} | {"columns": dict(self.columns)}
+        names = (
+            "shape", "pairs", "ties", "input_format", "encoding", "input_config", "input_split", "format", "split", "export",
+            "sample", "limit", "seed", "on_bad_row", "license",
+        )  # fmt: skip
+        mappings = {"columns": dict(self.columns), "labels": dict(self.labels)}
+        return mappings | {n: getattr(self, n) for n in names}
 
 
 @dataclass

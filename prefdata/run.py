@@ -20,18 +20,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from prefdata import gates, output, recipes, sources, split
+from prefdata import data_files, gates, output, recipes, sources, split
 from prefdata.cutting import Source
 from prefdata.decisions import Outcome, Signals, apply
 from prefdata.engines import Engine, engine
 from prefdata.errors import ConfigError, InputError, OutputError, did_you_mean
-from prefdata.measuring import Clock, Form
+from prefdata.making import Form, read_heads
+from prefdata.measuring import Clock
 from prefdata.pipeline import Pipeline, load
 from prefdata.publishing import publish_all
 from prefdata.report.render import render
 from prefdata.report.summary import Facts, summarise
 from prefdata.result import Action, Options, Progress, Result
-from prefdata.shapes import Columns, find_columns
+from prefdata.shapes import Asked, Reading, find_reading
 from prefdata.spool import Spool, measure_all
 
 __all__ = ["Action", "Options", "Progress", "Result", "audit", "clean", "default_workers", "run"]
@@ -59,18 +60,22 @@ def clean(source: Any, out: str | os.PathLike[str], pipeline: str | Pipeline | N
 
 def _ready(given: str | Pipeline | None, options: Mapping[str, Any]) -> tuple[Pipeline, Options]:
     """The pipeline and the options of a call from Python."""
-    words = {"gate": "gates", "set": "sets", "only": "only", "skip": "skip"}
-    known = [*words, *(f.name for f in fields(Options))]
+    words = {"gate": "gates", "set": "sets", "only": "only", "skip": "skip", "against": "against"}
+    known = [*words, "min_margin", *(f.name for f in fields(Options))]
     for name in options:
         if name not in known:
             raise ConfigError(f"no such option: {name}", hint=did_you_mean(name, known) or f"Known: {', '.join(known)}")
-    of_pipeline = {words[k]: tuple(v) for k, v in options.items() if k in words}
+    of_pipeline: dict[str, Any] = {
+        words[k]: (v,) if isinstance(v, str | os.PathLike) else tuple(v) for k, v in options.items() if k in words
+    }
+    if "min_margin" in options:
+        of_pipeline["min_margin"] = options["min_margin"]
     if isinstance(given, Pipeline) and of_pipeline:
         raise ConfigError(
             f"{', '.join(of_pipeline)}: the pipeline is ready made", hint="Give its name or path instead."
         )
     pipeline = given if isinstance(given, Pipeline) else load(given, **of_pipeline)[0]
-    return pipeline, Options(**{k: v for k, v in options.items() if k not in words})
+    return pipeline, Options(**{k: v for k, v in options.items() if k not in words and k != "min_margin"})
 
 
 def run(
@@ -100,13 +105,15 @@ def run(
         recipes.chosen(options.export)  # a wrong name is told before the work
         tell("reading", 0, 0)
         planned = sources.open_source(
-            source, work, fmt=options.input_format, split=options.input_split, limit=options.limit,
-            chunk_bytes=options.chunk_bytes,
+            source, work, fmt=options.input_format, config=options.input_config, split=options.input_split,
+            limit=options.limit, chunk_bytes=options.chunk_bytes, encoding=options.encoding,
         )  # fmt: skip
-        columns, form = _detect(planned, options)
+        split.only_once(shares, planned.splits)
+        head = planned.head(_HEAD)
+        reading, form = _detect(planned, head, options)
         machine = engine(options.engine, options.workers or default_workers())
         stack.callback(machine.close)
-        spool, columns = measure_all(machine, planned, columns, form, pipeline, options, work, tell)
+        spool, reading = measure_all(machine, planned, head, reading, form, pipeline, options, work, tell)
         if options.format == "text" and spool.form == "chat":
             hint = "Use --format chat or auto."
             raise InputError("--format text: the rows are chat messages", where=planned.title, hint=hint)
@@ -115,8 +122,13 @@ def run(
         clock = Clock()
         made, splits = pipeline.decide(signals, divide, tell, clock)
         outcome = apply(signals.total, made)
+        of = ("train", *shares) if shares else planned.splits
+        if len(of) > 1:
+            splits = splits if shares else spool.splits(planned)
+            made[0].findings.append(split.shared_prompts(signals, made[0], outcome.kept if shares else None, splits, of))
+        made[0].findings += data_files.not_read(planned)
         names = [s.name() for s in pipeline.stages]
-        kept = {s: int((outcome.kept & (splits == i)).sum()) for i, s in enumerate(("train", *shares))}
+        kept = {s: int((outcome.kept & (splits == i)).sum()) for i, s in enumerate(of)}
         found = gates.counts(
             names,
             made,
@@ -129,7 +141,7 @@ def run(
         tell("report", 0, 1)
         facts = Facts(
             signals=signals, stages=pipeline.stages, decisions=made, outcome=outcome, read=spool.rows,
-            source=_source(planned, spool, columns, options), pipeline=pipeline.name, config=pipeline.resolved(),
+            source=_source(planned, spool, reading, options), pipeline=pipeline.name, config=pipeline.resolved(),
             gates=checked, action=action, seed=options.seed, version=version("prefdata"), splits=kept,
         )  # fmt: skip
         result = Result(action, out, names, made, outcome, summarise(facts), checked, kept)
@@ -141,7 +153,7 @@ def run(
         if action == "clean" and any(kept.values()):
             files = _write_dataset(out, result, facts, spool, machine, splits, planned.title, options, tell)
         output.write_decisions(out / "audit/decisions.parquet", result.stages, made)
-        output.write_signals(out / "audit/signals.parquet", signals, names, splits if shares else None)
+        output.write_signals(out / "audit/signals.parquet", signals, names, splits if len(of) > 1 else None)
         output.put(out / "audit/report.json", output.dump(result.report.model_dump(mode="json")))
         clock("writing")
         about = _run_facts(options, machine, spool, clock, started, cpu)
@@ -209,21 +221,18 @@ def _inputs(source: Any) -> list[Path]:
     return [Path(s) for s in given if isinstance(s, str | os.PathLike) and s != "-"]
 
 
-def _detect(planned: Source, options: Options) -> tuple[Columns, Form]:
-    """What the first rows say: which columns hold the pair, and whether the set is text or chat."""
-    head = planned.head(_HEAD)
+def _detect(planned: Source, head: list[dict[str, Any]], options: Options) -> tuple[Reading, Form]:
+    """What the first rows say: in which columns the pairs are, and whether the set is text or chat."""
     if not head:
         from prefdata.reading import BadRow, read
 
         first = next((r for r in read(planned.chunks[0]).rows if isinstance(r, BadRow)), None)
         raise InputError(f"no readable row ({first.fault.detail})" if first else "no rows", where=planned.title)
     names = list(dict.fromkeys(str(n) for row in head for n in row))
-    columns = find_columns(names, options.columns, planned.title)
-    chat = options.format in ("chat", "implicit") or any(
-        isinstance(side := row.get(c), list) and any(isinstance(m, Mapping) for m in side)
-        for row in head for c in (columns.prompt, columns.chosen, columns.rejected) if c
-    ) or any(isinstance(row.get(columns.system), str) and row[columns.system].strip() for row in head if columns.system)  # fmt: skip
-    return columns, "chat" if chat else "text"
+    asked = Asked(options.columns, options.shape, options.labels, options.pairs, options.ties)
+    reading = find_reading(names, asked, head, planned.title)
+    chat = options.format in ("chat", "implicit") or read_heads(head, reading).needs_chat
+    return reading, "chat" if chat else "text"
 
 
 def _longer(signals: Signals, outcome: Outcome) -> float:
@@ -236,7 +245,7 @@ def _longer(signals: Signals, outcome: Outcome) -> float:
     return longer / max(1, longer + shorter)
 
 
-def _source(planned: Source, spool: Spool, columns: Columns, options: Options) -> dict[str, Any]:
+def _source(planned: Source, spool: Spool, reading: Reading, options: Options) -> dict[str, Any]:
     """The input as the report tells it; no path and no time."""
     rows: Counter[int] = Counter()
     for task, m in zip(spool.tasks, spool.measured, strict=True):
@@ -248,9 +257,11 @@ def _source(planned: Source, spool: Spool, columns: Columns, options: Options) -
         changes.update(m.changes)
     changes.update(spool.drifted())
     return {
-        "files": [{"name": f.name, "bytes": f.bytes, "sha256": f.sha256, "rows": rows[i]} for i, f in enumerate(planned.files)],
+        "files": [{"name": f.name, "bytes": f.bytes, "sha256": f.sha256, "rows": rows[i]} | ({"split": f.split} if len(planned.splits) > 1 else {})
+                  for i, f in enumerate(planned.files)],
+        **({"revisions": planned.revisions} if planned.revisions else {}),
         "rows": sum(rows.values()), "pairs": spool.pairs, "shape": shapes.most_common(1)[0][0] if shapes else "",
-        "shapes": dict(sorted(shapes.items())), "columns": columns.named(), "form": spool.form,
+        "shapes": dict(sorted(shapes.items())), "columns": reading.named(), "form": spool.form,
         "changes": dict(sorted(changes.items())), "partial": options.limit is not None,
     }  # fmt: skip
 

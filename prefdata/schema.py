@@ -5,9 +5,10 @@ Where no plain type can hold all values unchanged, a column becomes JSON (``data
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from prefdata.errors import InputError
+from prefdata.json_rows import LONG_NUMBER
 from prefdata.pairs import dump
-from prefdata.reading import LONG_NUMBER
 
 JSON = pa.json_()
+NUMBERS = pa.json_(pa.large_string())  # of a part: integers and floats that floats hold exactly, each as it was spelled
 AS_TEXT = {b"holds": b"JSON"}  # marks a text column whose values are JSON: integers that no Json column may hold
+_NOTHING = pa.list_(pa.null())  # empty lists only
+_LOST = ("NaN", "Infinity", "-Infinity")
 _EXACT = 1 << 53  # the largest integer up to which a float holds every integer
 
 
@@ -40,8 +44,11 @@ def column_of(values: Sequence[Any]) -> pa.Array:
         return pa.nulls(len(values))
     if kinds <= {int, float} and kinds != {int}:
         whole = [v for v in values if type(v) is int]
-        if all(-_EXACT <= v <= _EXACT for v in whole):
+        if not whole:
             return pa.array(values, pa.float64())
+        if all(-_EXACT <= v <= _EXACT for v in whole):
+            texts = pa.array([None if v is None else _number(v) for v in values], pa.large_string())
+            return pa.ExtensionArray.from_storage(NUMBERS, texts)
     elif kinds == {int} and all(v is None or -(1 << 63) <= v < 1 << 63 for v in values):
         return pa.array(values, pa.int64())
     elif kinds == {str}:
@@ -50,12 +57,31 @@ def column_of(values: Sequence[Any]) -> pa.Array:
         return pa.array(values, pa.bool_())
     elif kinds == {list}:
         inner = {type(x) for v in values if v for x in v}
+        if not inner:
+            return pa.array(values, _NOTHING)
         if inner in ({str}, {int}, {float}, {bool}):
             try:
                 return pa.array(values)
             except (pa.ArrowInvalid, OverflowError):
                 pass
     return as_json(values)
+
+
+def _number(value: float) -> str:
+    """A number as JSON says it, and what JSON cannot say as ``float`` reads it."""
+    return dump(value) if math.isfinite(value) else {"nan": "NaN", "inf": "Infinity"}.get(str(value), "-Infinity")
+
+
+def several(values: Sequence[Any]) -> bool:
+    """True if values that became JSON are of several types, each of which could have stood in a column of its own."""
+    return len({_sort(v) for v in values if v is not None and v != []}) > 1
+
+
+def _sort(value: Any) -> str:
+    if isinstance(value, list):
+        return f"list {sorted({_sort(v) for v in value})}"
+    wide = type(value) is int and not -(1 << 63) <= value < 1 << 63
+    return "wide" if wide else type(value).__name__
 
 
 def as_json(values: Sequence[Any]) -> pa.Array:
@@ -74,6 +100,17 @@ def _not_finite(value: Any) -> bool:
     if isinstance(value, dict | list):
         return any(map(_not_finite, value.values() if isinstance(value, dict) else value))
     return isinstance(value, float) and not math.isfinite(value)
+
+
+def lost_as_json(array: pa.Array) -> int:
+    """In how many rows of a part's column stands NaN or infinity, which JSON says as null."""
+    if array.type == NUMBERS:
+        return sum(text in _LOST for text in array.storage.to_pylist())
+    return sum(map(_not_finite, array.to_pylist())) if _holds_floats(array.type) else 0
+
+
+def _holds_floats(kind: pa.DataType) -> bool:
+    return pa.types.is_floating(kind) or any(_holds_floats(kind.field(i).type) for i in range(kind.num_fields))
 
 
 def holds_map(kind: pa.DataType) -> bool:
@@ -95,22 +132,59 @@ def _beyond(value: Any) -> bool:
     return type(value) is int and not -(1 << 63) <= value < 1 << 64
 
 
+def settle(parts: Sequence[tuple[pa.DataType, Callable[[], pa.ChunkedArray]]]) -> pa.DataType:
+    """The type of a column of the whole set, of its type in each part and a way to its values there. The same however the
+    rows were cut into parts; JSON where no other holds all values unchanged.
+    """
+    kind = merge([t for t, _ in parts])
+    for have, column in parts:
+        if kind != JSON and have not in (kind, NUMBERS) and not pa.types.is_null(have) and not fits(column(), kind):
+            return JSON
+    return kind
+
+
 def merge(types: Sequence[pa.DataType]) -> pa.DataType:
-    """The type that holds the values of all of these unchanged; all-null columns become strings."""
+    """The type that may hold the values of all of these unchanged (see ``fits``); all-null columns become strings."""
     left = [t for t in dict.fromkeys(types) if not pa.types.is_null(t)]
     if not left:
         return pa.string()
+    if left == [_NOTHING]:
+        return JSON
     if len(left) == 1:
-        return left[0]
-    if all(pa.types.is_integer(t) or pa.types.is_floating(t) for t in left):
-        if any(pa.types.is_floating(t) for t in left):
+        return pa.float64() if left == [NUMBERS] else left[0]
+    if all(pa.types.is_integer(t) or pa.types.is_floating(t) or t == NUMBERS for t in left):
+        if any(pa.types.is_floating(t) or t == NUMBERS for t in left):
             return pa.float64()
-        if pa.uint64() not in left:
-            return pa.int64()
-        return JSON if any(pa.types.is_signed_integer(t) for t in left) else pa.uint64()
-    if all(pa.types.is_string(t) or pa.types.is_large_string(t) for t in left):
-        return pa.string()
+        return pa.uint64() if all(pa.types.is_unsigned_integer(t) for t in left) else pa.int64()
+    if all(map(_is_list, left)):
+        inner = dict.fromkeys(_narrow(t.value_type) for t in left if t != _NOTHING)
+        return pa.list_(next(iter(inner))) if len(inner) == 1 else JSON
+    if len({_narrow(t) for t in left}) == 1:
+        return _narrow(left[0])
+    for alike in (pa.types.is_decimal, pa.types.is_duration, pa.types.is_time, pa.types.is_timestamp):
+        if all(map(alike, left)) and len({getattr(t, "tz", None) for t in left}) == 1:
+            fields = [pa.schema([("", t)]) for t in left]
+            with contextlib.suppress(pa.ArrowInvalid, pa.ArrowTypeError):
+                return pa.unify_schemas(fields, promote_options="permissive").field(0).type
     return JSON
+
+
+def is_empty(kind: pa.DataType) -> bool:
+    """True for the type of a part's column in which no value stands that could say its type."""
+    return pa.types.is_null(kind) or kind == _NOTHING
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+
+
+def _narrow(kind: pa.DataType) -> pa.DataType:
+    """The type without the width of its offsets, in which the types of two files often differ."""
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return pa.binary()
+    return kind
 
 
 def whole(column: pa.ChunkedArray) -> pa.Array:
@@ -124,11 +198,12 @@ def whole(column: pa.ChunkedArray) -> pa.Array:
     )
 
 
-def fits(array: pa.Array, kind: pa.DataType) -> bool:
-    """False where an integer of the array would lose digits as a float."""
-    if pa.types.is_integer(array.type) and pa.types.is_floating(kind) and len(array) > array.null_count:
-        values = array.drop_null().to_numpy(zero_copy_only=False)
-        return bool(values.min() >= -_EXACT and values.max() <= _EXACT)
+def fits(array: pa.ChunkedArray, kind: pa.DataType) -> bool:
+    """False where a value would change in the other type, such as an integer that loses digits as a float."""
+    try:
+        array.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return False
     return True
 
 
@@ -139,10 +214,14 @@ def cast(array: pa.Array, field: pa.Field) -> pa.Array:
         return cast(array, field.with_type(JSON).remove_metadata()).storage
     if array.type == kind:
         return array
+    if array.type == NUMBERS:
+        texts = array.storage.to_pylist()
+        if kind != JSON:
+            return pa.array([None if t is None else float(t) for t in texts], kind)
+        said = ["null" if t in _LOST else t for t in texts]
+        return pa.ExtensionArray.from_storage(JSON, pa.array(said, pa.string()))
     if isinstance(kind, pa.JsonType):
-        if isinstance(array.type, pa.JsonType):
-            return array
-        return as_json(array.to_pylist())
+        return array if isinstance(array.type, pa.JsonType) else as_json(array.to_pylist())
     return array.cast(kind)
 
 

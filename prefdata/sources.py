@@ -7,14 +7,18 @@ import glob
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pyarrow as pa
 
-from prefdata.cutting import SUFFIXES, File, Format, Plan, Source, sha256, suffix
+from prefdata import data_files, folders, hub
+from prefdata import split as split_names
+from prefdata.cutting import File, Format, Plan, Source, sha256
 from prefdata.errors import InputError, did_you_mean
 from prefdata.schema import check_names
 
@@ -22,24 +26,32 @@ CHUNK_BYTES = 16 << 20
 
 
 def open_source(
-    source: Any, work: Path, *, fmt: Format = "auto", split: str | None = None,
-    limit: int | None = None, chunk_bytes: int = CHUNK_BYTES,
+    source: Any, work: Path, *, fmt: Format = "auto", config: str | None = None, split: str | None = None,
+    limit: int | None = None, chunk_bytes: int = CHUNK_BYTES, encoding: str | None = None,
 ) -> Source:  # fmt: skip
-    """Plan the reading of ``source``: a path, a glob, a list of them, ``-``, a Dataset, a DataFrame or a list of dicts.
+    """Plan the reading of ``source``: a path, a glob, a list of them, ``-``, ``hf:NAME``, a Dataset or DatasetDict, a
+    DataFrame or a list of dicts.
 
-    ``work`` takes copies of what cannot be cut in place (stdin, compressed files, CSV, Python objects).
+    ``work`` takes copies of what cannot be cut in place (stdin, compressed files, CSV, Python objects). Several splits
+    stay apart, ``train`` first; where there is one, or ``split`` names one, it is called ``train``.
     Raises InputError where there is nothing to read.
     """
-    plan = Plan(work, chunk_bytes, limit, fmt)
+    plan = Plan(work, chunk_bytes, limit, fmt, encoding)
+    out = plan.source
     if isinstance(source, str | os.PathLike):
         source = [source]
     if isinstance(source, list) and source and all(isinstance(s, str | os.PathLike) for s in source):
-        for path, name in _paths([os.fspath(s) for s in source], work, split):
-            plan.add_file(path, name)
+        entries = list(_entries([os.fspath(s) for s in source], work, config, split, out))
+        for name, ready in _apart((e.split, e) for e in entries):
+            if not ready.name.isprintable():  # bytes that are no text, line ends: no report could show it
+                raise InputError("has a name that cannot be written", where=repr(ready.name), hint="Rename the file.")
+            before = len(out.files)
+            plan.add_file(ready.path, ready.name)
+            out.files[before:] = [replace(f, split=name) for f in out.files[before:]]
     else:
-        _no_choice(split, "input from Python")
-        _from_python(source, plan)
-    out = plan.source
+        if encoding is not None:
+            raise InputError("--encoding is for text files", where="input from Python", hint="Leave it out.")
+        _from_python(source, plan, config, split)
     if not out.chunks:
         names = ", ".join(f.name for f in out.files) or "the input"
         raise InputError("no rows", where=names, hint="The file is empty or holds blank lines only.")
@@ -49,128 +61,95 @@ def open_source(
     return out
 
 
-def _paths(names: Sequence[str], work: Path, split: str | None) -> Iterator[tuple[Path, str]]:
+@dataclass(frozen=True)
+class Entry:
+    """A file to read: where it lies, the name shown, its split."""
+
+    path: Path
+    name: str
+    split: str = "train"
+
+
+def _apart(given: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Split by split, ``train`` first; a single split is called ``train``, which is what trainers ask for."""
+    held: dict[str, list[Any]] = {}
+    for name, one in given:
+        held.setdefault(name, []).append(one)
+    if len(held) > split_names.MOST:
+        raise InputError(f"{len(held)} splits are more than can be kept apart", hint="Choose one: --input-split NAME")
+    for name in split_names.in_order(held):
+        yield from ((name if len(held) > 1 else "train", one) for one in held[name])
+
+
+def _entries(names: Sequence[str], work: Path, config: str | None, split: str | None, out: Source) -> Iterator[Entry]:
     for name in names:
         if name == "-" or Path(name).is_file():
-            _no_choice(split, name)
+            _no_choice(config, split, name)
         if name == "-":
-            import sys
-
-            held = work / "stdin"
-            if not held.exists():  # a resumed run reads the copy of the first one, not what comes in now
-                with (work / "stdin.part").open("wb") as file:
-                    shutil.copyfileobj(sys.stdin.buffer, file)
-                (work / "stdin.part").rename(held)
-            yield held, "stdin"
-        elif name.startswith("hf:"):
-            raise InputError(
-                "names of the Hub are not read yet", where=name, hint="Download the set and give its folder."
-            )
+            yield Entry(_stdin(work), "stdin")
+        elif name.startswith(hub.PREFIX) and not Path(name).exists():
+            folder = hub.fetched(name)
+            out.revisions[name] = folder.name
+            yield from _folder(folder, name, config, split, out)
         elif Path(name).is_dir():
-            yield from _folder(Path(name), split)
+            yield from _folder(Path(name), name, config, split, out)
         elif Path(name).is_file() or Path(name).is_fifo():
-            yield Path(name), Path(name).name
+            yield Entry(Path(name), Path(name).name)
         elif any(c in name for c in "*?["):
             found = sorted(p for p in glob.glob(name, recursive=True) if Path(p).is_file())  # noqa: PTH207
             if not found:
                 raise InputError("matches no file", where=name)
-            yield from ((Path(p), Path(p).name) for p in found)
+            _no_choice(config, split, name)
+            yield from (Entry(Path(p), Path(p).name) for p in found)
         else:
             near = Path(name).parent
             known = [p.name for p in near.iterdir()] if near.is_dir() else []
             raise InputError("does not exist", where=name, hint=did_you_mean(Path(name).name, known))
 
 
-def _folder(folder: Path, split: str | None) -> Iterator[tuple[Path, str]]:
-    """The data files of a Hugging Face folder: ``save_to_disk``, a card with ``configs``, or data files alone."""
-    if (folder / "dataset_dict.json").is_file():
-        known = orjson.loads((folder / "dataset_dict.json").read_bytes())["splits"]
-        yield from _folder(folder / _choose({s: [] for s in known}, split, folder), None)
-        return
-    if (folder / "state.json").is_file():
-        _no_choice(split, str(folder))
-        state = orjson.loads((folder / "state.json").read_bytes())
-        if state.get("_indices_data_files"):
-            raise InputError(
-                "was saved with an index over its rows",
-                where=str(folder),
-                hint="Save it again after .flatten_indices().",
-            )
-        yield from ((folder / f["filename"], f"{folder.name}/{f['filename']}") for f in state["_data_files"])
-        return
-    splits: dict[str, list[Path]] = {}
-    for name, pattern in _card_files(folder):
-        splits.setdefault(name, []).extend(p for p in sorted(folder.glob(pattern)) if p.is_file())
-    if splits:
-        chosen = splits[_choose(splits, split, folder)]
-    else:
-        _no_choice(split, str(folder))
-        chosen = sorted(
-            p for p in folder.rglob("*")
-            if p.is_file() and not any(part.startswith(".") for part in p.relative_to(folder).parts)
-            and suffix(p) in SUFFIXES
-        )  # fmt: skip
-    if not chosen:
-        raise InputError(
-            "holds no data files", where=str(folder), hint=f"Known: {', '.join(SUFFIXES)}, save_to_disk folders"
-        )
-    yield from ((p, str(p.relative_to(folder))) for p in chosen)
+def _stdin(work: Path) -> Path:
+    """A copy of what comes in; a resumed run reads the copy of the first one, not what comes in now."""
+    held = work / "stdin"
+    if not held.exists():
+        with (work / "stdin.part").open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        (work / "stdin.part").rename(held)
+    return held
 
 
-def _no_choice(split: str | None, where: str) -> None:
-    if split is not None:
-        raise InputError("has no splits to choose from", where=where, hint="Leave --input-split out.")
+def _folder(folder: Path, where: str, config: str | None, split: str | None, out: Source) -> Iterator[Entry]:
+    found = folders.listing(folder, where, config, split)
+    out.left_out |= found.left_out
+    for name, paths in found.chosen(split, where).items():
+        for path in paths:
+            shown = path.relative_to(folder).as_posix()
+            if not path.is_file():
+                raise InputError("is a link that leads to no file", where=f"{where}/{shown}", hint="Fetch the file.")
+            yield Entry(path, shown, name)
 
 
-def _choose(splits: Mapping[str, Any], wanted: str | None, folder: Path) -> str:
-    if wanted is not None:
-        if wanted not in splits:
-            raise InputError(f"has no split {wanted!r}", where=str(folder), hint=f"Splits: {', '.join(splits)}")
-        return wanted
-    if len(splits) > 1:
-        raise InputError(
-            f"holds the splits {', '.join(splits)}",
-            where=str(folder),
-            hint=f"Choose one: --input-split {next(iter(splits))}",
-        )
-    return next(iter(splits))
+def _no_choice(config: str | None, split: str | None, where: str) -> None:
+    for option, given in (("split", split), ("config", config)):
+        if given is not None:
+            what = {"split": "splits", "config": "configurations"}[option]
+            raise InputError(f"has no {what} to choose from", where=where, hint=f"Leave --input-{option} out.")
 
 
-def _card_files(folder: Path) -> Iterator[tuple[str, str]]:
-    """Split and pattern of each data file of the default configuration in the folder's dataset card."""
-    if not (folder / "README.md").is_file():
-        return
-    from huggingface_hub import DatasetCard
-
-    try:
-        configs = DatasetCard.load(folder / "README.md").data.to_dict().get("configs") or []
-    except ValueError as error:
-        raise InputError(
-            f"has a card whose front matter cannot be read: {error}", where=str(folder / "README.md")
-        ) from error
-    config = next(
-        (c for c in configs if c.get("default") or c.get("config_name") == "default"), configs[0] if configs else {}
-    )
-    files = config.get("data_files") or []
-    for entry in [files] if isinstance(files, str | Mapping) else files:
-        if isinstance(entry, str):
-            yield "train", entry
-        else:
-            paths = entry.get("path", [])
-            yield from ((entry.get("split", "train"), p) for p in ([paths] if isinstance(paths, str) else paths))
-
-
-def _from_python(source: Any, plan: Plan) -> None:
+def _from_python(source: Any, plan: Plan, config: str | None, split: str | None) -> None:
     """Rows from memory: a list of dicts goes through JSON, a DataFrame and a Dataset through Arrow."""
     kind = f"{type(source).__module__.split('.')[0]}.{type(source).__name__}"
     if kind == "datasets.DatasetDict":
-        raise InputError(
-            f"holds the splits {', '.join(source)}", where="DatasetDict", hint="Give one of them: dataset['train']"
-        )
+        _no_choice(config, None, "DatasetDict")
+        if split is not None:
+            data_files.pick(source, split, "DatasetDict", "split")
+        given = source.items() if split is None else [(split, source[split])]
+        for name, (shown, one) in _apart((data_files.checked(n, "DatasetDict"), (n, d)) for n, d in given if len(d)):
+            if plan.left != 0:
+                _add_dataset(plan, one, shown, name)
+        return
+    _no_choice(config, split, "input from Python")
     if kind == "datasets.Dataset":
-        arrow = source.flatten_indices().data.table if source._indices is not None else source.data.table
-        arrow = arrow.replace_schema_metadata(source.features.arrow_schema.metadata)  # names of classes
-        _add_memory(plan, "Dataset", arrow.schema, _batches(arrow, plan.chunk_bytes))
+        _add_dataset(plan, source, "Dataset", "train")
         return
     if kind == "pandas.DataFrame":
         if not source.columns.is_unique:
@@ -205,12 +184,20 @@ def _line(row: Any, number: int) -> bytes:
         raise InputError(f"row {number} cannot be written as JSON: {error}", where="list") from error
 
 
-def _add_memory(plan: Plan, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+def _add_dataset(plan: Plan, source: Any, name: str, split: str) -> None:
+    arrow = source.flatten_indices().data.table if source._indices is not None else source.data.table
+    arrow = arrow.replace_schema_metadata(source.features.arrow_schema.metadata)  # names of classes
+    _add_memory(plan, name, arrow.schema, _batches(arrow, plan.chunk_bytes), split)
+
+
+def _add_memory(
+    plan: Plan, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch], split: str = "train"
+) -> None:
     check_names(schema.names, name)
     plan.source.files.append(File(name, 0, ""))
     plan.add_batches(schema, batches)
     digest, size = sha256(plan.work / f"rows-{len(plan.source.files):04d}.arrow")
-    plan.source.files[-1] = File(name, size, digest)
+    plan.source.files[-1] = File(name, size, digest, split)
 
 
 def _batches(table: pa.Table, chunk_bytes: int) -> Iterator[pa.RecordBatch]:

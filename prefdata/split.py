@@ -1,16 +1,26 @@
-"""Cutting a test split by prompt group, so that no prompt and no near-duplicate stands on both sides."""
+"""Splits: their names, cutting a test split by prompt group, so that no prompt and no near-duplicate stands on both sides,
+and which prompts the splits of an input share."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from prefdata.decisions import Decisions, Signals
+from prefdata.decisions import Decisions, Finding, Signals
 from prefdata.errors import ConfigError
+
+NAME = re.compile(r"\w+(\.\w+)*")  # what ``datasets`` takes for the name of a split: never a path
+MOST = np.iinfo(np.int8).max
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Splits in the order in which they are read and written: as they come, but ``train`` first."""
+    return sorted(dict.fromkeys(names), key=lambda name: name != "train")
 
 
 def parse(text: str) -> dict[str, float]:
@@ -63,3 +73,29 @@ def assign(signals: Signals, shares: Mapping[str, float], near: Decisions | None
     out = np.zeros(signals.total, np.int8)
     out[signals.index] = of_group[group][prompt_of]
     return out
+
+
+def only_once(shares: Mapping[str, float], names: Sequence[str]) -> None:
+    """Refuse to cut an input that came in splits."""
+    if shares and len(names) > 1:
+        hint = "Leave --split out, or choose one: --input-split NAME"
+        raise ConfigError(f"--split: the input has the splits {', '.join(names)} already", hint=hint)
+
+
+def shared_prompts(
+    signals: Signals, sound: Decisions, kept: npt.NDArray[np.bool_] | None, splits: npt.NDArray[np.int8], names: Sequence[str]
+) -> Finding:  # fmt: skip
+    """How many rows of the other splits have a prompt (in normal form) that a row of the first one has too.
+
+    ``splits`` and ``kept`` have one entry a row of the set. The splits of an input are compared over all ``sound`` rows; what
+    was cut here over the ``kept`` ones, since rows that were dropped before the cut have no split.
+    """
+    living = signals.living(np.flatnonzero(~sound.of("drop") if kept is None else kept))
+    keys, of = living.column("pair.prompt_key"), splits[living.index]
+    shared = (of != 0) & np.isin(keys, keys[of == 0])
+    count, others = int(shared.sum()), int((of != 0).sum())
+    by_name = ", ".join(f"{name} {n:,}" for i, name in enumerate(names) if (n := int((shared & (of == i)).sum())))
+    text = f"{count:,} of {others:,} rows outside {names[0]} have a prompt that stands in {names[0]} too ({by_name})"
+    text = text if count else f"no prompt of {names[0]} stands in another split"
+    when: Literal["all", "kept"] = "all" if kept is None else "kept"
+    return Finding("shared_prompts", count, others, text, rows=tuple(living.index[shared][:50].tolist()), when=when)

@@ -8,23 +8,38 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from prefdata import schema, words
 from prefdata.cutting import Source
 from prefdata.decisions import Part, Signals
 from prefdata.engines import Engine
 from prefdata.errors import InputError
-from prefdata.measuring import DETAIL, INTERNAL, LINE, PLAIN, RAW, Form, Measured, MeasureTask, measure
+from prefdata.grouping import group
+from prefdata.making import Form
+from prefdata.measuring import (
+    DETAIL,
+    INTERNAL,
+    LINE,
+    PART,
+    PLAIN,
+    RAW,
+    SOURCE,
+    Measured,
+    MeasureTask,
+    measure,
+)  # fmt: skip
 from prefdata.pairs import SIDES, side_text
 from prefdata.pipeline import Pipeline
 from prefdata.report.summary import Row
 from prefdata.result import Options, Progress
-from prefdata.shapes import Columns, find_columns
+from prefdata.shapes import Reading, find_reading
 
 
 def reusable(task: MeasureTask) -> Measured | None:
@@ -59,6 +74,39 @@ class Spool:
         """Rows in all."""
         return sum(m.pairs for m in self.measured)
 
+    @cached_property
+    def origins(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]] | None:
+        """Of each pair the number of its source row, and which of that row's pairs it is (-1: the only one); None where each
+        row gave one pair, so that both have the same number.
+        """
+        if all(m.one_to_one for m in self.measured):
+            return None
+        source, part = [], []
+        first = 0
+        for i, (task, m) in enumerate(zip(self.tasks, self.measured, strict=True)):
+            table = self._table(i) if m.pairs else None
+            if table is not None and SOURCE in table.column_names:
+                at = 0 if task.chunk.kind == "groups" else first  # rows of groups are numbered through already
+                source.append(table.column(SOURCE).to_numpy() + at)
+                part.append(table.column(PART).to_numpy())
+            else:
+                source.append(np.arange(first, first + m.pairs))
+                part.append(np.full(m.pairs, -1, np.int32))
+            first += m.rows
+        return np.concatenate(source), np.concatenate(part)
+
+    def ids(self, pairs: npt.NDArray[np.int64]) -> list[str]:
+        """``pd_id`` of these pairs, unless the input has its own: the row's number, ``row.k`` where it gave several pairs."""
+        if self.origins is None:
+            return [str(p) for p in pairs.tolist()]
+        rows, parts = (o[pairs].tolist() for o in self.origins)
+        return [f"{r}" if k < 0 else f"{r}.{k}" for r, k in zip(rows, parts, strict=True)]
+
+    def splits(self, planned: Source) -> npt.NDArray[np.int8]:
+        """The split of each pair as its file has it: an index into ``planned.splits``."""
+        of_file = np.array([planned.splits.index(f.split) for f in planned.files], np.int8)
+        return np.repeat(of_file[[t.chunk.file for t in self.tasks]], [m.pairs for m in self.measured])
+
     def plain(self, rows: npt.NDArray[np.bool_]) -> bool:
         """True if every chat message of these rows (a mask of all) is a role and a text, and nothing else."""
         return self.form == "text" or all(
@@ -90,10 +138,7 @@ class Spool:
                 seen.setdefault(f.name, []).append((i, f.type))
         fields = []
         for name, found in seen.items():
-            kind = schema.merge([t for _, t in found])
-            if pa.types.is_floating(kind) and any(pa.types.is_integer(t) for _, t in found):
-                exact = all(schema.fits(self._table(i).column(name), kind) for i, t in found if pa.types.is_integer(t))
-                kind = kind if exact else schema.JSON
+            kind = schema.settle([(t, lambda i=i: self._table(i).column(name)) for i, t in found])
             if any(name in m.as_text for m in self.measured):
                 fields.append(pa.field(name, pa.string(), metadata=schema.AS_TEXT))
             elif name != "pd_id":
@@ -104,12 +149,16 @@ class Spool:
         """What became of columns whose values had no type in common, or none that can be read again: for all rows."""
         changes = {}
         for f in self.schema:
+            if f.metadata != schema.AS_TEXT and not isinstance(f.type, pa.JsonType):
+                continue
+            types = [(i, g.type) for i, m in enumerate(self.measured) for g in schema.from_text(m.schema) if g.name == f.name]
             if f.metadata == schema.AS_TEXT:
                 changes[f"column {f.name!r} holds integers beyond 64 bits and is written as JSON text"] = self.pairs
-            elif isinstance(f.type, pa.JsonType):
-                kinds = {str(g.type) for m in self.measured for g in schema.from_text(m.schema) if g.name == f.name}
-                if len(kinds - {"null"}) > 1:
-                    changes[f"column {f.name!r} holds values of several types and is written as JSON"] = self.pairs
+            elif len({t for _, t in types if not schema.is_empty(t)}) > 1 or any(f.name in m.several for m in self.measured):
+                changes[f"column {f.name!r} holds values of several types and is written as JSON"] = self.pairs
+            lost = sum(schema.lost_as_json(schema.whole(self._table(i).column(f.name))) for i, _ in types)
+            if lost:
+                changes[f"NaN or infinity inside column {f.name!r} written as null"] = lost
         return changes
 
     def rows(self, numbers: Sequence[int]) -> list[Row]:
@@ -124,13 +173,13 @@ class Spool:
         return [found[n] for n in at.tolist()]
 
     def _read(self, chunk: int, local: npt.NDArray[np.int64]) -> Iterator[Row]:
-        file = self.tasks[chunk].file_name
-        for place, row in zip(local.tolist(), self._table(chunk).take(pa.array(local)).to_pylist(), strict=True):
-            number = place + self.starts[chunk]
-            own = row.get("pd_id")
+        file, numbers = self.tasks[chunk].file_name, local + self.starts[chunk]
+        table = self._table(chunk).take(pa.array(local))
+        ids = with_own(table, self.ids(numbers)).to_pylist()
+        for number, pd_id, row in zip(numbers.tolist(), ids, table.to_pylist(), strict=True):
             yield Row(
                 row=number,
-                pd_id=str(number) if own is None else str(own),
+                pd_id=pd_id,
                 file=file,
                 line=row[LINE],
                 **{side: self.view(row[side], side) for side in SIDES},
@@ -146,35 +195,50 @@ class Spool:
         return side_text(orjson.loads(value), "user" if side == "prompt" else "assistant")
 
 
+def with_own(table: pa.Table, ids: Sequence[str] | pa.Array) -> pa.Array:
+    """``pd_id`` of these spooled rows: ``ids``, but where a row came with one; its pairs are told apart by ``.k``."""
+    numbers = ids if isinstance(ids, pa.Array) else pa.array(ids, pa.string())
+    if "pd_id" not in table.column_names:
+        return numbers
+    own = schema.whole(table.column("pd_id")).cast(pa.string())
+    if PART in table.column_names:
+        part = schema.whole(table.column(PART))
+        several = pc.binary_join_element_wise(own, part.cast(pa.string()), ".")
+        own = pc.if_else(pc.greater_equal(part, 0), several, own)
+    return pc.coalesce(own, numbers)
+
+
 def measure_all(
-    machine: Engine, planned: Source, columns: Columns, form: Form, pipeline: Pipeline, options: Options, work: Path,
-    tell: Progress,
-) -> tuple[Spool, Columns]:  # fmt: skip
+    machine: Engine, planned: Source, head: Sequence[dict[str, Any]], reading: Reading, form: Form, pipeline: Pipeline,
+    options: Options, work: Path, tell: Progress,
+) -> tuple[Spool, Reading]:  # fmt: skip
     """The first pass over all chunks; once more where a later row shows what the first ones did not: that the set is
-    chat, or a column of a known name.
+    chat, or columns of a known name.
     """
     while True:
-        tasks = _tasks(planned, columns, form, pipeline, options, work)
+        cut = group(planned, reading, work, options.chunk_bytes) if reading.grouped else planned
+        tasks = _tasks(cut, reading, form, pipeline, options, work)
         measured = _measure(machine, tasks, pipeline, tell)
-        names = dict.fromkeys(n for m in measured for n in m.names)
-        told = {**options.columns, **columns.named()}
-        found = find_columns(list(names), told, planned.title) if set(told.values()) <= names.keys() else columns
+        sets = list(dict.fromkeys(tuple(s) for m in measured for s in m.sets))
+        names = dict.fromkeys(n for some in sets for n in some)
+        there = {n for c in reading.layouts for n in c.needs} <= names.keys()
+        found = find_reading(list(names), reading.asked, head, planned.title, sets) if there else reading
         chat = any(m.needs_chat for m in measured)
-        if found == columns and not chat:
+        if found == reading and not chat:
             break
-        columns, form = found, "chat" if chat else form
+        reading, form = found, "chat" if chat else form
     if not sum(m.pairs for m in measured):
         raise InputError("no rows", where=planned.title, hint="The file is empty or holds blank lines only.")
-    return Spool(tasks, measured, form), columns
+    return Spool(tasks, measured, form), reading
 
 
 def _tasks(
-    planned: Source, columns: Columns, form: Form, pipeline: Pipeline, options: Options, work: Path
+    planned: Source, reading: Reading, form: Form, pipeline: Pipeline, options: Options, work: Path
 ) -> list[MeasureTask]:
     """A task a chunk; its key says what its parts depend on."""
     base = {
-        "version": version("prefdata"), "files": [f.sha256 for f in planned.files], "columns": repr(columns),
-        "form": form, "limit": options.limit, "stop": options.on_bad_row, "chunk_bytes": options.chunk_bytes, "split": options.input_split,
+        "version": version("prefdata"), "files": [f.sha256 for f in planned.files], "reading": repr(reading),
+        "form": form, "limit": options.limit, "stop": options.on_bad_row, "chunk_bytes": options.chunk_bytes, "split": options.input_split, "encoding": options.encoding,
     }  # fmt: skip
     marks = {}
     for stage, (name, parameters) in zip(pipeline.stages, pipeline.specs, strict=True):
@@ -182,7 +246,7 @@ def _tasks(
         marks[name] = f"{type(stage).__module__} {json.dumps(read, sort_keys=True)} {stage.depends_on()}"
     return [
         MeasureTask(
-            chunk, columns, form, tuple(pipeline.specs), options.on_bad_row == "stop", planned.files[chunk.file].name,
+            chunk, reading, form, tuple(pipeline.specs), options.on_bad_row == "stop", planned.files[chunk.file].name,
             str(work / f"spool-{chunk.index:05d}.arrow"), str(work / f"signals-{chunk.index:05d}.arrow"),
             str(work / f"measured-{chunk.index:05d}.json"), {"base": {**base, "chunk": [chunk.start, chunk.stop, chunk.group]}, "stages": marks},
         )

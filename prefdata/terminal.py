@@ -13,6 +13,7 @@ from typing import Any
 from prefdata.decisions import Decisions
 from prefdata.errors import InputError
 from prefdata.pipeline import Pipeline
+from prefdata.report.verdict import is_note
 from prefdata.result import Options, Result
 from prefdata.run import default_workers, run
 from prefdata.say import Say, rows, table
@@ -108,7 +109,7 @@ def table_of(result: Result, title: str, inputs: Sequence[str]) -> Iterator[str]
                 (name, asked, *(f"{n:,}" for n in actions.values()), f"{len(made) - actions['drop']:,}", words)
             )
     yield from table(lines, right=range(1, 4 if audit else 6))
-    yield from (f" note: {f.text}" for f in result.findings if f.name == "length_not_checked")
+    yield from (f" note: {f.text}" for f in result.findings if is_note(f.name, f.value))
     for gate in result.gates:
         yield f"{'✓' if gate['ok'] else '✗'} gate  {gate['gate']}   {gate['text']}   {'ok' if gate['ok'] else 'failed'}"
     share = f"{100 * counts['kept'] / max(1, counts['pairs']):.1f} %"

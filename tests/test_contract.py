@@ -16,11 +16,11 @@ from prefdata.decisions import ACTIONS, Part, Signals
 from prefdata.frame import measure_pairs
 from prefdata.pairs import Fault, Pairs, fault_of
 from prefdata.pipeline import load
-from prefdata.shapes import Columns, read_row
+from prefdata.shapes import Asked, find_reading
 from prefdata.stage import shipped
 
 STAGES = sorted(shipped())
-COLUMNS = Columns("chosen", "rejected", "prompt")
+READING = find_reading(["prompt", "chosen", "rejected"], Asked(), [], "rows")
 HARBOUR = "the small boat moved past the old stone pier while three gulls followed it over the cold grey water"
 
 
@@ -79,7 +79,7 @@ CHAT = [
 
 def sound(rows):
     """The rows as pairs, by the shapes' own reading."""
-    made = [read_row(r, COLUMNS)[1] for r in rows]
+    made = [READING.read(r)[1] for r in rows]
     assert not any(isinstance(p, Fault) or fault_of(p, r) for p, r in zip(made, rows, strict=True))
     return made
 

@@ -123,7 +123,7 @@ def only(names, allowed):
 
 
 def test_stages_know_the_contract_and_texts_and_nothing_else():
-    only([m for m in within("stages") if m != "stages"], {"stage", "decisions", "pairs", "errors", *TEXT})
+    only([m for m in within("stages") if m != "stages"], {"stage", "decisions", "pairs", "errors", "evaluation", *TEXT})
 
 
 def test_stages_are_strangers_to_each_other():

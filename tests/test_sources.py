@@ -12,7 +12,7 @@ import prefdata
 from prefdata import schema
 from prefdata.errors import ConfigError, InputError
 from prefdata.pairs import Fault, dump, read_messages
-from prefdata.shapes import find_columns
+from prefdata.shapes import Asked, find_reading
 
 SIDES = ("prompt", "chosen", "rejected")
 
@@ -138,8 +138,9 @@ def test_columns_of_the_verdict_are_carried(tmp_path):
 
 def test_one_column_for_two_parts():
     with pytest.raises(ConfigError, match="'chosen' cannot be prompt and chosen"):
-        find_columns(SIDES, {"prompt": "chosen"}, "x")
-    assert find_columns(("system", "chosen", "rejected"), {"prompt": "system"}, "x").system is None
+        find_reading(SIDES, Asked({"prompt": "chosen"}), [], "x")
+    found = find_reading(("system", "chosen", "rejected"), Asked({"prompt": "system"}), [], "x")
+    assert "system" not in found.named()
 
 
 def test_maps_are_written_as_json(tmp_path):

@@ -1,4 +1,4 @@
-"""``python -m prefdata.bench corpus|speed``."""
+"""``python -m prefdata.bench corpus|speed|reading``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import argparse
 import json
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
+from prefdata.bench import reading as reading_cost
 from prefdata.bench.corpus import Shares, make_corpus
 from prefdata.bench.run import Setting, markdown, run
 from prefdata.errors import PrefdataError
@@ -34,6 +36,10 @@ def main(arguments: list[str] | None = None) -> int:
     speed.add_argument("--no-hand", action="store_true", help="leave the script by hand out")
     speed.add_argument("--work", type=Path, help="where corpora and outputs stay; default: a folder that is removed")
     speed.add_argument("--out", type=Path, help="also write the table there")
+    reading = commands.add_parser("reading", help="reading alone against plain orjson and Arrow")
+    reading.add_argument("--rows", type=int, default=20_000)
+    reading.add_argument("--rounds", type=int, default=5)
+    reading.add_argument("--seed", type=int, default=1)
     for one in (corpus, speed):
         one.add_argument("--from", dest="sources", type=Path, nargs="+", default=[], help="text, JSON, JSONL (.gz)")
         one.add_argument("--seed", type=int, default=1)
@@ -48,6 +54,10 @@ def main(arguments: list[str] | None = None) -> int:
             print(json.dumps(made))
             return 0
         with tempfile.TemporaryDirectory(prefix="prefdata-bench-") as scratch:
+            if options.command == "reading":
+                told = partial(print, file=sys.stderr, flush=True)
+                print(reading_cost.run(options.rows, options.rounds, options.seed, Path(scratch), told))
+                return 0
             setting = Setting(
                 options.rows or [20_000], options.rounds, options.sources, options.tokenizer, options.seed,
                 not options.no_hand, options.workers, options.pipeline, options.work or Path(scratch),

@@ -10,6 +10,13 @@ from prefdata.report.model import Issue, StageReport, Totals, Verdict
 
 WORDED = {"<=": "at most", ">=": "at least", "<": "below", ">": "above"}
 
+def is_note(name: str, value: object) -> bool:
+    """Whether a finding is told beside the table and the verdict too, and not with its stage alone."""
+    always = ("length_not_checked", "contamination_not_checked")
+    return name in always or (
+        name in ("shared_prompts", "files_not_read", "evaluation_prompts", "margin_unknown") and bool(value)
+    )
+
 
 def verdict_of(
     action: str,
@@ -43,7 +50,7 @@ def verdict_of(
         notes += [
             f.text or "Length was not checked: no tokenizer was given."
             for f in stage.findings
-            if f.name == "length_not_checked"
+            if is_note(f.name, f.value)
         ]
     if audit:
         notes.append("This is an audit: nothing was changed or removed.")

@@ -1,141 +1,166 @@
-"""Published forms of preference data, one a file: which rows fit, and how a source row becomes pairs."""
+"""Published forms of preference data: which columns make one, and how a source row becomes pairs.
+
+A reader is a module with ``SHOWN`` (the forms that it reads, with examples), ``PARTS`` (what ``--columns`` may name),
+``find(names, asked, head)`` (the columns that make this form, or None) and one of
+
+- ``read(row, columns, asked)``: the name of the row's form, and its pair, its fault, or a list of both;
+- ``key(row, columns)`` and ``read_group(rows, columns, asked)``, where ``columns.grouped``: rows of one key are read together.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from prefdata.errors import ConfigError, InputError, did_you_mean
 from prefdata.pairs import Fault, Pair
-from prefdata.shapes import conversation, explicit, transcript
+from prefdata.shapes import pair_columns
+from prefdata.shapes.columns import Asked, Columns, Row, Shown
 
-Row = Mapping[str, Any]
+__all__ = ["Asked", "Columns", "Made", "Reading", "Row", "Shown", "find_reading"]
 
-
-class Shape(Protocol):
-    """What a module of this package offers."""
-
-    NAME: str
-    TITLE: str
-    EXAMPLE: dict[str, Any]
-
-    def fits(self, prompt: Any, chosen: Any, rejected: Any) -> bool:
-        """Whether a row with these values has this form."""
-
-    def pair(self, prompt: Any, chosen: Any, rejected: Any, system: str | None) -> Pair | Fault:
-        """The pair of such a row, or why there is none."""
-
-
-SHAPES: tuple[Shape, ...] = (explicit, conversation, transcript)
-
-_PAIRS = (
-    ("chosen", "rejected"), ("chosen_response", "rejected_response"), ("response_chosen", "response_rejected"),
-    ("text_chosen", "text_rejected"), ("chosen_messages", "rejected_messages"), ("response", "rejected_response"),
-    ("response_j", "response_k"),
-)  # fmt: skip
-_PROMPTS = ("prompt", "question", "instruction", "query")
-_SYSTEMS = ("system", "system_prompt")
-_SCORES = (("score_chosen", "score_rejected"), ("chosen_score", "rejected_score"), ("chosen_rating", "rejected_rating"))
+Made = Pair | Fault | list[Pair | Fault]
+READERS: tuple[Any, ...] = (
+    pair_columns,
+)  # in the order in which their columns count, where a set has those of several
+SHAPES: tuple[Shown, ...] = tuple(s for reader in READERS for s in reader.SHOWN)
+_SETS = 100  # sets of columns that are looked at one by one
 
 
 @dataclass(frozen=True)
-class Columns:
-    """Which source columns hold what; ``context`` is Alpaca's ``input``, joined to the prompt behind a blank line.
+class Reading:
+    """How the rows of a set are read: each by the first of these that has an answer in it."""
 
-    ``scores`` are the two columns that say how good each answer is; they are carried along too.
-    """
+    layouts: tuple[Columns, ...]
+    asked: Asked
 
-    chosen: str
-    rejected: str
-    prompt: str | None = None
-    system: str | None = None
-    context: str | None = None
-    scores: tuple[str, str] | None = None
+    @property
+    def scored(self) -> bool:
+        """Whether pairs may have scores."""
+        return any(c.scored for c in self.layouts)
 
-    def consumed(self) -> frozenset[str]:
-        """Columns that are wholly contained in the pair, and so are not carried beside it."""
-        return frozenset(self.named().values())
+    @property
+    def grouped(self) -> bool:
+        """Whether some rows are read in groups."""
+        return any(c.grouped for c in self.layouts)
+
+    def layout(self, row: Row) -> Columns:
+        """The columns that this row is read by."""
+        if len(self.layouts) == 1:
+            return self.layouts[0]
+        answered = [c for c in self.layouts if any(row.get(n) is not None for n in c.needs)]
+        whole = (c for c in answered if (prompt := c["prompt"]) is None or row.get(prompt) is not None)
+        return next(whole, answered[0] if answered else self.layouts[0])
+
+    def taken(self) -> frozenset[str]:
+        """Columns that are contained in the pair, whichever way a row is read."""
+        return frozenset.union(*(frozenset(c.taken) for c in self.layouts))
+
+    def read(self, row: Row) -> tuple[str, Made]:
+        """The name of the row's form, and what it gives: a pair, a fault, or several of these."""
+        columns = self.layout(row)
+        got: tuple[str, Made] = _reader(columns.shape).read(row, columns, self.asked)
+        return got
+
+    def key(self, row: Row) -> str | None:
+        """What rows of one group share; None for a row that stands alone."""
+        columns = self.layout(row)
+        found: str | None = _reader(columns.shape).key(row, columns) if columns.grouped else None
+        return found
+
+    def read_group(self, rows: Sequence[Row]) -> tuple[str, list[Pair | Fault]]:
+        """The name of the form of rows of one group, and what they give; each tells its members."""
+        columns = self.layout(rows[0])
+        got: tuple[str, list[Pair | Fault]] = _reader(columns.shape).read_group(rows, columns, self.asked)
+        return got
 
     def named(self) -> dict[str, str]:
-        """``{"prompt": "question", ...}``, set ones only, in reading order."""
-        order = ("prompt", "context", "system", "chosen", "rejected")
-        return {k: v for k in order if (v := getattr(self, k))}
+        """Which column is what, for people: of the form that most rows may be expected to have, then of the others."""
+        out = dict(self.layouts[0].named())
+        for columns in self.layouts[1:]:
+            out |= {f"{k} ({columns.shape})": v for k, v in columns.named().items() if out.get(k) != v}
+        return out
 
     def __str__(self) -> str:
         return ", ".join(f"{k} = {v}" for k, v in self.named().items())
 
 
-def find_columns(names: Sequence[str], given: Mapping[str, str], where: str) -> Columns:
-    """The mapping of a set with these columns; ``given`` (from ``--columns``) wins over known names.
+def _reader(name: str) -> Any:
+    return next(r for r in READERS if r.__name__.rsplit(".", 1)[1] == name)
 
-    Raises InputError where no known names are found: which answer is better is never guessed.
+
+def find_reading(
+    names: Sequence[str], asked: Asked, head: Sequence[Row], where: str, sets: Sequence[Sequence[str]] = ()
+) -> Reading:
+    """How a set with these columns is read; ``head`` are its first rows. What the user asked for wins over known names.
+
+    Where rows have different columns, each set of them may have its own reading: those of the first rows are looked at, and
+    ``sets`` that were met later.
+
+    Raises InputError where no form is found, or where it is not clear what a label means: which answer is better is never
+    guessed. Raises ConfigError for a column or a shape that is not there.
     """
-    allowed = ("prompt", "chosen", "rejected", "system", "context")
-    for key, value in given.items():
-        if key not in allowed:
+    readers = _asked_readers(names, asked, where)
+    layouts: list[Columns] = []
+    filled = dict.fromkeys(tuple(n for n, v in row.items() if v is not None) for row in head)
+    for some in [tuple(names), *list(dict.fromkeys([*filled, *map(tuple, sets)]))[:_SETS]]:
+        mine = [r for r in head if set(some) <= r.keys()] if layouts else head
+        for reader in readers:
+            try:
+                found = reader.find(some, asked, mine)
+            except InputError as error:
+                if layouts:  # the set is read without it; its columns are carried along
+                    continue
+                raise InputError(error.what, where=error.where or where, hint=error.hint) from error
+            if found is not None and all(found.needs != c.needs or found["prompt"] != c["prompt"] for c in layouts):
+                layouts.append(found)
+                _check_twice(found)
+    if not layouts:
+        listed = f"(columns: {', '.join(map(str, names))})"
+        if asked.shape is not None:
+            raise InputError(
+                f"has no columns of the shape {asked.shape} {listed}", where=where,
+                hint="Name them with --columns; 'prefdata stages' shows an example row.",
+            )  # fmt: skip
+        raise InputError(
+            f"no columns that say which answer is better {listed}", where=where,
+            hint="Name them: --columns prompt=...,chosen=...,rejected=..., or first=...,second=...,label=...",
+        )  # fmt: skip
+    return Reading(tuple(layouts), asked)
+
+
+def _asked_readers(names: Sequence[str], asked: Asked, where: str) -> Sequence[Any]:
+    """The readers that may be meant, after a check of what the user named."""
+    known = list(dict.fromkeys(p for r in READERS for p in r.PARTS))
+    for key, path in asked.columns.items():
+        if key not in known:
             raise ConfigError(
                 f"--columns {key}=...: no such part of a pair",
-                hint=did_you_mean(key, allowed) or f"Known: {', '.join(allowed)}",
+                hint=did_you_mean(key, known) or f"Known: {', '.join(known)}",
             )
-        if value not in names:
+        if path not in names and path.split(".")[0] not in names:
             raise ConfigError(
-                f"--columns {key}={value}: {where} has no column {value!r}",
-                hint=did_you_mean(value, names) or f"Columns: {', '.join(names)}",
+                f"--columns {key}={path}: {where} has no column {path!r}",
+                hint=did_you_mean(path, names) or f"Columns: {', '.join(names)}",
             )
-    found = next(((c, r) for c, r in _PAIRS if c in names and r in names), (None, None))
-    chosen, rejected = given.get("chosen", found[0]), given.get("rejected", found[1])
-    if chosen is None or rejected is None or chosen == rejected:
-        raise InputError(
-            f"no columns that say which answer is better (columns: {', '.join(map(str, names))})",
-            where=where,
-            hint="Name them: --columns prompt=...,chosen=...,rejected=...",
-        )
-    free = [n for n in names if n not in (chosen, rejected, *given.values())]
-    prompt = given.get("prompt") or next((n for n in _PROMPTS if n in free), None)
-    system = given.get("system") or next((n for n in _SYSTEMS if n in free), None)
-    context = given.get("context") or ("input" if prompt == "instruction" and "input" in free else None)
-    scores = next((pair for pair in _SCORES if set(pair) <= set(names)), None)
-    columns = Columns(chosen, rejected, prompt, system, context, scores)
-    used = list(columns.named().values())
+    readers = [r for r in READERS if set(asked.columns) <= set(r.PARTS)]
+    if not readers:
+        raise ConfigError(f"--columns {', '.join(asked.columns)}: no form of pairs has all of these parts")
+    if asked.shape is not None:
+        shapes = {s.name: r for r in READERS for s in r.SHOWN}
+        if asked.shape not in shapes:
+            hint = did_you_mean(asked.shape, shapes) or f"Known: {', '.join(shapes)}"
+            raise ConfigError(f"--shape {asked.shape}: no such shape", hint=hint)
+        readers = [r for r in readers if r is shapes[asked.shape]]
+        if not readers:
+            raise ConfigError(f"--shape {asked.shape} has no part {', '.join(asked.columns)}")
+    return readers
+
+
+def _check_twice(columns: Columns) -> None:
+    used = [name for part in columns.parts for name in columns.all(part)]
     twice = next((n for n in used if used.count(n) > 1), None)
     if twice is not None:
-        parts = " and ".join(k for k, v in columns.named().items() if v == twice)
+        parts = " and ".join(k for k in columns.parts if twice in columns.all(k))
         raise ConfigError(f"--columns: the column {twice!r} cannot be {parts}", hint="Name a column for each part.")
-    return columns
-
-
-def read_row(row: Row, columns: Columns) -> tuple[str, Pair | Fault]:
-    """The name of the row's shape and its pair, or the fault."""
-    prompt = row.get(columns.prompt) if columns.prompt else None
-    chosen, rejected = row.get(columns.chosen), row.get(columns.rejected)
-    system = row.get(columns.system) if columns.system else None
-    changes: tuple[str, ...] = ()
-    extra = row.get(columns.context) if columns.context else None
-    if extra is not None and extra == extra and extra not in ("", [], {}):
-        if not isinstance(extra, str):
-            return explicit.NAME, Fault("bad_type", f"{columns.context} is {_kind(extra)}, not text")
-        if isinstance(prompt, list):
-            return explicit.NAME, Fault("bad_type", f"{columns.context} is text, but the prompt is messages")
-        if isinstance(prompt, str):
-            prompt, changes = f"{prompt}\n\n{extra}", (f"{columns.context} joined to the {columns.prompt}",)
-    if type(prompt) is str and type(chosen) is str and type(rejected) is str and system is None:
-        return explicit.NAME, Pair(prompt, chosen, rejected, changes)  # by far the most frequent
-    for name, value in (("chosen", chosen), ("rejected", rejected)):
-        if value is None or (isinstance(value, float) and value != value):
-            return explicit.NAME, Fault("missing_field", f"{name} is missing" if value is None else f"{name} is NaN")
-        if not isinstance(value, str | list):
-            return explicit.NAME, Fault("bad_type", f"{name} is {_kind(value)}, not text or messages")
-    if system is not None and not isinstance(system, str):
-        return explicit.NAME, Fault("bad_type", f"system is {_kind(system)}, not text")
-    for shape in SHAPES:
-        if shape.fits(prompt, chosen, rejected):
-            got = shape.pair(prompt, chosen, rejected, system or None)
-            return shape.NAME, replace(got, changes=(*got.changes, *changes)) if isinstance(got, Pair) else got
-    return explicit.NAME, Fault("missing_field", "prompt is missing")
-
-
-def _kind(value: Any) -> str:
-    from prefdata.pairs import kind_of
-
-    return kind_of(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from prefdata.pairs import Fault, Message, Pair, kind_of, read_messages
@@ -33,6 +34,8 @@ def pair(prompt: Any, chosen: Any, rejected: Any, system: str | None) -> Pair | 
             sides[name] = [{"role": role, "content": value}]
             changes += ("text to messages",)
             continue
+        if value and all(isinstance(p, Mapping) and "type" in p and not {"role", "from"} & p.keys() for p in value):
+            value = [{"role": role, "content": value}]  # the content parts of one message
         got = read_messages(value, name)
         if isinstance(got, Fault):
             return got

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from prefdata.acyclic import Edge, feedback
 from prefdata.decisions import ACTIONS, Decisions, Finding, Index, Signals
+from prefdata.errors import ConfigError
 from prefdata.near import bands, buckets, combined, grams, jaccard, joined
 from prefdata.stage import Stage
 from prefdata.words import Words
@@ -34,7 +35,9 @@ class Contradiction(Stage):
     a majority all are dropped. Cycles over what remains lose the set of votes that costs least (exact up to 11
     answers in one knot, by local search beyond; equal costs by a hash of the texts, so that the order of rows does
     not matter); the rows that close the cycle with a dropped one are flagged. Equal scores of both answers: a tie,
-    dropped; a higher score for the rejected answer is flagged. The score of a row is the share of the votes on its
+    dropped; a higher score for the rejected answer is flagged. With a ``min_margin``, pairs whose chosen answer is ahead by
+    less than that on the scale of the scores are dropped (or flagged, as ``action`` says), ties that were to stay
+    among them, and have no vote. The score of a row is the share of the votes on its
     two answers that speak against it.
 
     What it misses: contradictions between paraphrased answers or prompts, and single wrong labels.
@@ -51,6 +54,8 @@ class Contradiction(Stage):
         "tie": "Both answers have the same score, so their order is chance. Drop such rows, or use a finer score.",
         "score_inverted": "The rejected answer has the higher score. If many rows are flagged, a sign or a column was"
         " mixed up where the pairs were made.",
+        "small_margin": "The score of the chosen answer is above the other one's by less than min_margin: whoever gave them"
+        " was not sure. The scores stand in the row.",
     }
     measured: ClassVar[frozenset[str]] = frozenset()
     drops: ClassVar[Literal["above", "below"] | None] = None
@@ -60,24 +65,41 @@ class Contradiction(Stage):
     action: Literal["drop", "flag"] = "drop"
     ties: Literal["drop", "flag", "keep"] = "drop"
     inverted: Literal["flag", "drop", "keep"] = "flag"
+    min_margin: float = Field(0, ge=0, allow_inf_nan=False)
 
     def decide(self, signals: Signals) -> Decisions:
         """Scores first, then votes both ways, then cycles over the votes that are left."""
         out = Decisions(signals.index, np.zeros(len(signals), np.float32))
-        votes = np.ones(len(signals), bool)
+        votes, margin = np.ones(len(signals), bool), np.full(len(signals), np.nan)
         if set(_SCORES) <= set(signals.names):
             chosen, rejected = (signals.column(name).astype(np.float64) for name in _SCORES)
             if self.inverted != "keep":
                 out.mark(rejected > chosen, self.inverted, "score_inverted")
             if self.ties != "keep":
                 out.mark(chosen == rejected, self.ties, "tie", score=np.nan)
-            votes = chosen != rejected
+            votes, margin = chosen != rejected, chosen - rejected
+        if self.min_margin and len(out):
+            small = self._small_margin(out, margin)
+            votes &= ~(small & out.of("drop"))  # what is dropped for that has no vote either
         keys = [signals.column(f"pair.{side}_key") for side in ("prompt", "chosen", "rejected")]
         at = _several(keys, votes & (keys[1] != keys[2]))
         if len(at):
             won, lost = _nodes(signals, keys, at, self.near, out)
             self._graph(out, signals.index, at, won, lost)
         return out
+
+    def _small_margin(self, out: Decisions, margin: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+        """Mark the pairs whose scores are too close (NaN: not both are there), and say how many could not be asked."""
+        unscored = int(np.isnan(margin).sum())
+        if unscored == len(out):
+            hint = "Leave min_margin out, or rename the columns of the scores: score_chosen, score_rejected."
+            raise ConfigError(f"contradiction.min_margin={self.min_margin:g}: no pair has two scores", hint=hint)
+        small: npt.NDArray[np.bool_] = (margin >= 0) & (margin < self.min_margin) & ~out.of("drop")
+        out.mark(small, self.action, "small_margin", score=np.nan)
+        if unscored:
+            text = "pairs without two scores stay: min_margin cannot be asked of them"
+            out.findings.append(Finding("margin_unknown", unscored, len(out), text))
+        return small
 
     def _graph(self, out: Decisions, rows: Index, at: Index, won: Index, lost: Index) -> None:
         """Decide the rows at these positions, each a vote for ``won`` over ``lost``."""

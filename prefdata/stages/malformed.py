@@ -45,6 +45,9 @@ class Malformed(Stage):
         "bad_messages": "A message has no role or an unknown one, or an answer does not end with the assistant's turn.",
         "prompt_mismatch": "The two answers were given to different prompts (their earlier turns or system texts differ), so comparing them means nothing.",
         "image_mismatch": "The number of <image> placeholders and of images differ.",
+        "tie": "The label says that neither answer is better. There is no pair in that; --ties keep leaves such rows in, flagged and with pd_strength 0.",
+        "missing_label": "Both answers are there, but the label is null, empty or names neither. Which one is better is never guessed: label the row, or say with --labels what the value means.",
+        "unpaired": "The row has one answer with a label of its own (KTO form), and no other row of its prompt has the opposite label. It cannot be a pair; train on such rows with KTO.",
     }
     measured: ClassVar[frozenset[str]] = frozenset()
 
@@ -72,6 +75,10 @@ class Malformed(Stage):
             tokens = batch["malformed.special_token"]
             special[where] = tokens == True  # noqa: E712 - an object array with None for broken rows
         special &= out.action == 0
+        if "pair.tie" in signals.names:  # there only if ties were asked to be kept
+            ties = signals.column("pair.tie") == True  # noqa: E712 - null for broken rows
+            out.mark(ties & (out.action == 0), "flag", "tie")
+            special &= ~ties
         if self.special_tokens != "keep" and special.any():
             out.mark(special, self.special_tokens, "special_token")
         dropped = out.count("drop")
