@@ -1,6 +1,7 @@
 # make demo     clean the sample with the base install (no torch), into out/
 # make test     all tests but the slow ones, offline after the install
 # make slow     the slow tests: a fresh install, a browser, kills, Ray
+# make fuzz     10,000 broken inputs, other ones each time; INPUTS=1000 for fewer
 # make lint     ruff and mypy
 # make docs     reference pages and pictures again
 # make reports  the sample report and the benchmark again
@@ -8,6 +9,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 ROWS ?= 20000
+INPUTS ?= 10000
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input
 # The tests ask for nothing from a network; with these, the libraries below them do not try either.
@@ -15,7 +17,7 @@ OFFLINE := HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 TRANSFORMERS_OFFLINE=1 HF_HUB_
 ONE := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 PYTEST := $(OFFLINE) $(ONE) $(BIN)/python -m pytest
 
-.PHONY: demo test slow lint docs reports bench install install-dev clean
+.PHONY: demo test slow fuzz lint docs reports bench install install-dev clean
 .DEFAULT_GOAL := demo
 
 demo: install
@@ -27,6 +29,9 @@ test: install-dev
 
 slow: install-dev
 	$(PYTEST) -m slow
+
+fuzz: install-dev
+	PREFDATA_FUZZ=$(INPUTS) $(PYTEST) -n 2 tests/test_fuzz.py
 
 lint: install-dev
 	$(BIN)/ruff check .

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import typer
 
 import prefdata
-from prefdata import cli, cutting, gates, pipeline, recipes, shapes
+from prefdata import cli, cutting, gates, pipeline, pipeline_file, recipes, shapes
 from prefdata.stage import Stage, shipped
 
 HERE = Path(__file__).parent
@@ -191,8 +191,36 @@ def pipelines() -> str:
     ]  # fmt: skip
     for name in found:
         out.append(f"\n## {name}\n\n```yaml\n{(home / f'{name}.yaml').read_text('utf-8').strip()}\n```\n")
-    assert set(pipeline._KEYS) == {"version", "stages", "gate"}
+    assert set(pipeline_file._KEYS) == {"version", "stages", "gate"}
     return "\n".join(out)
+
+
+FOLDERS = """
+## Folders, splits and configurations
+
+A folder is read as `datasets` reads it: what `save_to_disk` wrote; else the `data_files` of its card; else all data files below it, whose splits are
+told by their paths: `data/NAME-00000-of-00001.parquet`, else a word in a folder's name, else a word in a file's name (`train`, `training`;
+`validation`, `valid`, `dev`, `val`; `test`, `testing`, `eval`, `evaluation`; between `-`, `.`, `_`, spaces or digits). Without any such word all files
+are one set. A path that says two splits is refused.
+
+Several splits are all read and kept apart: `data/NAME/` in the output has the rows of each, `train` first. Copies are looked for across splits, and the
+first one stays. `--input-split NAME` reads one. One split alone is called `train` in the output, whatever it was called, since that is what trainers ask
+for. `--split` cuts an input of one split only. Files that are given beside a folder count as `train`. Names of splits are words (`test`, `train_prefs`,
+`test.clean`), never paths.
+
+Rows whose prompt, in normal form, also stands in `train` are told as the finding `shared_prompts`, with up to 50 of them. They stay: take them out with
+`--against`.
+
+Of several configurations the one called `default` or marked `default: true` is read; else choose one with `--input-config NAME`. In a folder whose card
+names none, `NAME` is a subfolder.
+
+Every file that was read stands in the report with its rows and its split. Left out, and named in the finding `files_not_read`, are `dataset_infos.json`,
+`dataset_info.json`, `dataset_dict.json`, `state.json`, `config.json`, hidden files, files of other kinds, and files whose paths say no split where others
+do. Links are followed.
+
+`hf:NAME` and `hf:NAME@REVISION` are datasets of the Hub, fetched only with `--online` (or `PREFDATA_ONLINE=1`), into its own cache, and read as a folder;
+the commit stands in `manifest.json` under `input.revisions`. `HF_TOKEN`, `HF_HOME` and `HF_ENDPOINT` count. Loading scripts are not run.
+"""
 
 
 def inputs() -> str:
@@ -200,8 +228,8 @@ def inputs() -> str:
     out = [
         NOTE, "# Input\n",
         f"Files: {', '.join(f'`{x}`' for x in cutting.SUFFIXES)}, each also compressed (`.gz`, `.zst`) where it is text, and `.arrow`; JSON is one object a line or"
-        " one array. Folders that `load_dataset` or `load_from_disk` reads; globs; several files; `-` for stdin. In Python also a `datasets.Dataset`, a"
-        " pandas DataFrame and a list of dicts.\n",
+        " one array. Folders that `load_dataset` or `load_from_disk` reads; `hf:NAME`; globs; several files; `-` for stdin. In Python also a"
+        " `datasets.Dataset` or `DatasetDict`, a pandas DataFrame and a list of dicts.\n",
         "These names of columns are known; `--columns prompt=question,chosen=good,rejected=bad` names others. Which answer is the better one is never"
         " guessed.\n",
         table(
@@ -209,11 +237,12 @@ def inputs() -> str:
             [
                 ("`chosen`, `rejected`", "; ".join(f"`{c}`, `{r}`" for c, r in shapes.pair_columns._PAIRS)),
                 ("`prompt`", ", ".join(f"`{n}`" for n in shapes.columns.PROMPTS)),
-                ("`system`", ", ".join(f"`{n}`" for n in shapes.columns._SYSTEMS)),
+                ("`system`", ", ".join(f"`{n}`" for n in shapes.columns.SYSTEMS)),
                 ("`context`", "`input` beside `instruction`; it is put behind the prompt"),
             ],
         ),
         table(("shape", "what it is", "example"), [(f"`{s.name}`", s.title, "<br>".join(f"`{json.dumps(row, ensure_ascii=False)}`" for row in s.example)) for s in shapes.SHAPES]),
+        FOLDERS,
     ]  # fmt: skip
     return "\n".join(out)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from prefdata.converting import Converted, convert
     from prefdata.decisions import Decisions, Finding, Signals
     from prefdata.errors import PrefdataError
     from prefdata.pairs import Pairs
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from prefdata.stage import Stage
 
 __all__ = [
+    "Converted",
     "Decisions",
     "Finding",
     "Options",
@@ -25,10 +27,11 @@ __all__ = [
     "Stage",
     "audit",
     "clean",
+    "convert",
 ]
 
 _HOME = {
-    "Decisions": "decisions", "Finding": "decisions", "Signals": "decisions", "PrefdataError": "errors", "Pairs": "pairs",
+    "Converted": "converting", "convert": "converting", "Decisions": "decisions", "Finding": "decisions", "Signals": "decisions", "PrefdataError": "errors", "Pairs": "pairs",
     "Pipeline": "pipeline", "Options": "result", "Result": "result", "audit": "run", "clean": "run", "Stage": "stage",
 }  # fmt: skip
 

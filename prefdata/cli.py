@@ -13,6 +13,42 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from prefdata import commands
+from prefdata.cli_options import (
+    AgainstOption,
+    AuditPlaces,
+    BadOption,
+    CleanPlaces,
+    ColumnsOption,
+    DryOption,
+    EncodingOption,
+    EngineOption,
+    ExportOption,
+    FormatInOption,
+    FormatOption,
+    GateOption,
+    InConfigOption,
+    InSplitOption,
+    KeepOption,
+    LabelsOption,
+    LicenseOption,
+    LimitOption,
+    MarginOption,
+    OnlyOption,
+    OverwriteOption,
+    PairsOption,
+    PipelineOption,
+    ResumeOption,
+    SampleOption,
+    SeedOption,
+    SetOption,
+    ShapeOption,
+    SkipOption,
+    SplitOption,
+    TiesOption,
+    WorkersOption,
+    ZeroOption,
+    mapping,
+)
 from prefdata.errors import ConfigError, OutputError, PrefdataError
 from prefdata.say import Say, rows
 
@@ -44,7 +80,7 @@ def _globals(
     log_format: Annotated[str, typer.Option(help="Progress as text or json events.", metavar="text|json")] = "text",
     no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress.")] = False,
     color: Annotated[str, typer.Option(metavar="auto|always|never", help="Colour of the progress bar; NO_COLOR works too.")] = "auto",
-    online: Annotated[bool, typer.Option("--online/--offline", help="Whether names of models and tokenizers may be fetched from the Hub.")] = False,
+    online: Annotated[bool, typer.Option("--online/--offline", help="Whether datasets, models and tokenizers may be fetched from the Hub by name.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
 ) -> None:  # fmt: skip
@@ -59,44 +95,6 @@ def _globals(
 def _choice(option: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
         raise ConfigError(f"{option} {value}: not one of {', '.join(known)}")
-
-
-# fmt: off
-_IN = "File, glob, folder or - for stdin; several; then the output folder."
-AuditPlaces = Annotated[list[str], typer.Argument(metavar="IN... [OUT]", help=_IN, show_default=False)]
-CleanPlaces = Annotated[list[str], typer.Argument(metavar="IN... OUT", help=_IN, show_default=False)]
-PipelineOption = Annotated[str | None, typer.Option("-p", "--pipeline", metavar="NAME|FILE", help="Default: ./prefdata.yaml, else the shipped 'default'.")]
-SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="STAGE.PARAM=VALUE", help="Override a parameter; repeatable.")]
-OnlyOption = Annotated[str | None, typer.Option(metavar="A,B", help="These stages only.")]
-SkipOption = Annotated[str | None, typer.Option(metavar="A,B", help="Leave these stages out.")]
-ColumnsOption = Annotated[str | None, typer.Option(metavar="prompt=question,...", help="Which column is what; else detected.")]
-FormatInOption = Annotated[str, typer.Option(metavar="auto|jsonl|json|csv|parquet|hf", help="What the input files are; auto: by name and content.")]
-EncodingOption = Annotated[str | None, typer.Option(metavar="NAME", help="Encoding of text files that are not UTF-8: gb18030, utf-16, latin-1, ...")]
-ShapeOption = Annotated[str | None, typer.Option(metavar="NAME", help="The form of the rows, see 'prefdata stages'; else detected.")]
-LabelsOption = Annotated[str | None, typer.Option(metavar="first=1,second=2,tie=0", help="What the values of a label column mean, where they do not say it themselves.")]
-PairsOption = Annotated[str, typer.Option(metavar="best-worst|adjacent|all", help="Which pairs a list of ranked or rated answers gives.")]
-TiesOption = Annotated[str, typer.Option(metavar="drop|keep", help="Labels that name no winner: drop them, or keep them flagged, with pd_strength 0.")]
-InConfigOption = Annotated[str | None, typer.Option(metavar="NAME", help="Which configuration of a dataset folder.")]
-InSplitOption = Annotated[str | None, typer.Option(metavar="NAME", help="One split of a dataset folder; else all, kept apart.")]
-AgainstOption = Annotated[list[str] | None, typer.Option(metavar="EVAL", help="Find prompts of this evaluation set (reason 'contaminated'); repeatable.")]
-MarginOption = Annotated[float | None, typer.Option(min=0, metavar="X", help="Drop scored pairs whose scores differ by less.")]
-GateOption = Annotated[list[str] | None, typer.Option(metavar="WORD<=5%", help="Exit 1 unless it holds; a reason word, a stage, kept, dropped, flagged, longer_chosen, contradictions; repeatable.")]
-ZeroOption = Annotated[bool, typer.Option("--exit-zero", help="Report, but never exit 1.")]
-LimitOption = Annotated[int | None, typer.Option(min=1, help="First N rows only; the report says 'partial'.")]
-EngineOption = Annotated[str, typer.Option(metavar="local|ray", help="Processes here, or tasks of a Ray cluster.")]
-WorkersOption = Annotated[int | None, typer.Option(min=1, help="Processes; default: the cores.", envvar="PREFDATA_WORKERS")]
-SeedOption = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="For everything drawn by chance: splits, spot-check, examples.")]
-ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on with a run that was interrupted.")]
-OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace prefdata's own files in OUT.")]
-KeepOption = Annotated[bool, typer.Option("--keep-scratch", help="Keep measured parts, so that --resume with another limit measures nothing again.")]
-DryOption = Annotated[bool, typer.Option("--dry-run", help="Read 1,000 rows, print the plan and an estimate, write nothing.")]
-BadOption = Annotated[str, typer.Option(metavar="skip|stop", help="A line that is not JSON, a missing field.")]
-SplitOption = Annotated[str | None, typer.Option(metavar="test=0.02", help="Cut by prompt and duplicate group.")]
-FormatOption = Annotated[str, typer.Option(metavar="auto|text|chat|implicit", help="Form of the written pairs; auto: as the input.")]
-ExportOption = Annotated[str, typer.Option(metavar="all|none|trl,axolotl,...", help="Training recipes to write.")]
-SampleOption = Annotated[str, typer.Option(metavar="5%", help="Kept rows in spotcheck.csv (at least 50).")]
-LicenseOption = Annotated[str | None, typer.Option(metavar="ID", help="Licence for the dataset card; never guessed.")]
-# fmt: on
 
 
 @app.command()
@@ -145,9 +143,11 @@ def _go(
     from prefdata.terminal import Progress, document_of, plan, table_of
 
     words = {k: tuple(filter(None, (v or "").split(","))) for k, v in (("only", only), ("skip", skip))}
-    steps, title = load(pipeline, sets=set or (), gates=gate or (), against=against or (), min_margin=min_margin, **words)
+    steps, title = load(
+        pipeline, sets=set or (), gates=gate or (), against=against or (), min_margin=min_margin, **words
+    )
     command = " ".join(["prefdata", *sys.argv[1:]])
-    named, meant = _mapping("--columns", columns), _mapping("--labels", labels)
+    named, meant = mapping("--columns", columns), mapping("--labels", labels)
     options = Options(columns=named, labels=meant, sample=_share(sample), command=command, **given)
     if dry_run:
         Say.out(*plan(inputs, steps, title, options))
@@ -155,7 +155,7 @@ def _go(
     with Progress() as progress:
         result = run(action, inputs, out, steps, options, progress)
     Say.out(table_of(result, title, inputs), document_of(result))
-    if out is not None and not result.counts["kept"]:
+    if out is not None and not result.counts["kept"] and not result.ok:
         Say.err(_nothing_left(result, steps))
     if not result.ok and not exit_zero:
         raise typer.Exit(FAILED)
@@ -198,17 +198,6 @@ def _share(text: str) -> float:
     return share
 
 
-def _mapping(option: str, text: str | None) -> dict[str, str]:
-    out = {}
-    for part in filter(None, (text or "").split(",")):
-        key, _, value = part.partition("=")
-        if not value:
-            example = "prompt=question,chosen=good,rejected=bad" if option == "--columns" else "first=1,second=2,tie=0"
-            raise ConfigError(f"{option} {part}: not name=value", hint=f"For example: {option} {example}")
-        out[key.strip()] = value.strip()
-    return out
-
-
 def _nothing_left(result: Result, pipeline: Pipeline) -> str:
     """``error: in.jsonl: 0 of 2 rows left (too_long 2; limit 256, longest prompt 812 tokens). See out/report.html``."""
     reasons = ", ".join(f"{r} {n:,}" for r, n in result.counts["reasons"].items())
@@ -217,7 +206,9 @@ def _nothing_left(result: Result, pipeline: Pipeline) -> str:
         f"; limit {limit}, longest prompt {f.value} tokens" for f in result.findings if f.name == "longest_prompt"
     )
     name = result.report.source["files"][0]["name"]
-    return f"error: {name}: 0 of {rows(result.counts['pairs'])} left ({reasons}{longest}). See {result.out}/report.html"
+    kto = any(f.name == "kto_rows" for f in result.findings)
+    hint = "Rows in KTO form need no pairs: train on them as they are, with KTO. " if kto else ""
+    return f"error: {name}: 0 of {rows(result.counts['pairs'])} left ({reasons}{longest}). {hint}See {result.out}/report.html"
 
 
 class _Terminated(BaseException):

@@ -1,4 +1,4 @@
-"""The smaller commands: the report again, and looking things up."""
+"""The smaller commands: pairs in another form, the report again, and looking things up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,26 @@ from typing import Annotated, Any
 
 import typer
 
-from prefdata.errors import InputError, PrefdataError
+from prefdata.cli_options import (
+    ColumnsOption,
+    ConvertPlaces,
+    EncodingOption,
+    FormatInOption,
+    InConfigOption,
+    InSplitOption,
+    LabelsOption,
+    LicenseOption,
+    OrderOption,
+    PairsOption,
+    ReplaceOption,
+    ShapeOption,
+    StopOption,
+    TiesOption,
+    ToOption,
+    WorkersOption,
+    mapping,
+)
+from prefdata.errors import ConfigError, InputError, PrefdataError
 from prefdata.say import Say
 
 
@@ -63,6 +82,41 @@ def _written(path: Path) -> Iterator[None]:
 
 
 _AGAIN = "Run prefdata again with --overwrite."
+
+
+def convert(
+    where: ConvertPlaces, to: ToOption, columns: ColumnsOption = None, shape: ShapeOption = None, labels: LabelsOption = None,
+    pairs: PairsOption = "best-worst", ties: TiesOption = "drop", input_format: FormatInOption = "auto",
+    encoding: EncodingOption = None, input_config: InConfigOption = None, input_split: InSplitOption = None,
+    on_bad_row: StopOption = "stop", seed: OrderOption = 0, license: LicenseOption = None, workers: WorkersOption = None,
+    overwrite: ReplaceOption = False,
+) -> None:  # fmt: skip
+    """Write the pairs in another form; nothing is judged and no text is changed."""
+    given = {k: v for k, v in locals().items() if k not in ("where", "columns", "labels")}
+    *inputs, out = where
+    if not inputs:
+        raise ConfigError("convert needs an output", hint=f"prefdata convert {where[0]} out.jsonl --to jsonl")
+    if out == "-" and Say.json:
+        raise ConfigError("--json and the pairs cannot both go to stdout", hint="Give convert a file to write.")
+    from prefdata import converting
+    from prefdata.terminal import Progress, forms
+
+    named, meant = mapping("--columns", columns), mapping("--labels", labels)
+    with Progress() as progress:
+        done = converting.convert(inputs, out, columns=named, labels=meant, progress=progress, **given)
+    if done.skipped:
+        told = ", ".join(f"{reason} {n:,}" for reason, n in done.skipped.items())
+        Say.err(
+            f"left out {done.read - done.pairs:,} of {done.read:,}: {told}"
+            + (f" → {done.listed}" if done.listed else "")
+        )
+    of = f" ({', '.join(f'{name} {n:,}' for name, n in done.splits.items())})" if len(done.splits) > 1 else ""
+    lines = [*forms(done.changes), f"wrote {done.pairs:,} pairs{of} as {to} → {done.out}"]
+    if out == "-":
+        for line in lines if not Say.quiet else ():
+            Say.err(line)
+    else:
+        Say.out(lines, vars(done))
 
 
 def stages(name: Annotated[str | None, typer.Argument(help="One stage, or a .py file.")] = None) -> None:
@@ -124,4 +178,4 @@ def doctor() -> None:
         raise PrefdataError(f"required and missing: {', '.join(document['broken'])}", hint="Install prefdata again.")
 
 
-ALL = (report, stages, explain, explain_row, schema, init, doctor)
+ALL = (convert, report, stages, explain, explain_row, schema, init, doctor)

@@ -110,5 +110,5 @@ def _bytes(cells: Sequence[str]) -> bytes:
 def _written(cells: Sequence[str]) -> str:
     """A row as CSV text, bytes that are not UTF-8 as ``\\xe9``."""
     out = io.StringIO()
-    csv.writer(out, lineterminator="").writerow(cells)
-    return out.getvalue().encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    csv.writer(out, lineterminator="\r\n").writerow(cells)
+    return out.getvalue().removesuffix("\r\n").encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -24,6 +24,8 @@ from prefdata.schema import check_names
 Format = Literal["auto", "jsonl", "json", "csv", "parquet", "hf"]
 SUFFIXES = {".jsonl": "json", ".json": "json", ".ndjson": "json", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}
 _BLOCK = 1 << 24
+_ANSWERS = ("chosen", "rejected", "response", "output")  # parts of names by which one object alone is known as a row
+_ASKED = ("prompt", "question", "instruction", "query")
 
 
 @dataclass(frozen=True)
@@ -45,11 +47,16 @@ class Source:
     title: str = ""
     left_out: dict[str, str] = field(default_factory=dict)  # files of a folder that are not read, and why
     revisions: dict[str, str] = field(default_factory=dict)  # names of the Hub, and the commit that was read
+    changes: dict[str, int] = field(default_factory=dict)  # what was read in another form, before chunks were read
 
     @property
     def splits(self) -> tuple[str, ...]:
         """The splits of the files, in the order of the rows."""
         return tuple(dict.fromkeys(f.split for f in self.files))
+
+    def fetched(self) -> dict[str, dict[str, str]]:
+        """``revisions``, if anything was fetched."""
+        return {"revisions": self.revisions} if self.revisions else {}
 
     def head(self, rows: int = 200) -> list[dict[str, Any]]:
         """The first readable rows, for detection."""
@@ -145,7 +152,7 @@ class Plan:
             if not limited and rest is not None and (rest := next_visible(data, rest + 1)) is not None:
                 where = f"{name}:{1 + _count_lines(data, 0, rest)}"
                 raise InputError("text stands behind the end of the array", where=where, hint="Expected one array.")
-        elif several and is_lines(data, first):
+        elif (several or self.fmt == "jsonl") and is_lines(data, first):
             self._lines(path, data)
         else:
             self._objects(path, name, data, first)
@@ -165,8 +172,9 @@ class Plan:
         elif not isinstance(value, dict):
             self._lines(path, data)  # which reports each line that is no JSON
         else:
-            lists = [k for k, v in value.items() if isinstance(v, list) and any(isinstance(r, dict) for r in v)]
-            pair_like = [k for k in value if any(word in k for word in ("chosen", "rejected", "response", "output"))]
+            lists = [k for k, v in value.items() if isinstance(v, list) and any(map(_is_row, v))]
+            pair_like = [k for k in value if any(word in k for word in _ANSWERS)]
+            pair_like += [k for k in value if k not in lists and any(word in k for word in _ASKED)]
             if pair_like or (len(value) > 2 and not lists):
                 self._documents(path, name, data, first, 0)
             elif len(lists) == 1:
@@ -275,3 +283,8 @@ def sha256(path: Path) -> tuple[str, int]:
 
 def _count_lines(data: mmap.mmap, start: int, stop: int) -> int:
     return sum(data[a : min(a + _BLOCK, stop)].count(b"\n") for a in range(start, stop, _BLOCK))
+
+
+def _is_row(value: object) -> bool:
+    """An object that is no message."""
+    return isinstance(value, dict) and not ({"role", "content"} <= value.keys() or {"from", "value"} <= value.keys())

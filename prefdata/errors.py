@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
 class PrefdataError(Exception):
@@ -43,6 +44,16 @@ class MissingExtra(PrefdataError):
     def of(cls, extra: str, needed_for: str) -> MissingExtra:
         """Name the extra and the command that installs it."""
         return cls(f"{needed_for} needs the extra [{extra}]", hint=f"pip install 'prefdata[{extra}]'")
+
+
+@contextmanager
+def located(where: str) -> Iterator[None]:
+    """Errors raised inside that name no place get this one."""
+    try:
+        yield
+    except PrefdataError as error:
+        error.where = error.where or where
+        raise
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

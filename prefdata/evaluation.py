@@ -14,7 +14,13 @@ from prefdata.pairs import Fault, Side, blank, message_text, read_messages, side
 from prefdata.reading import read as read_chunk
 from prefdata.shapes.columns import PROMPTS
 
-_WHOLE = ("conversation_a", "chosen")  # hold an answer too: the prompt is what stands before it
+_WHOLE = (
+    "conversation_a",
+    "chosen",
+    "chosen_messages",
+    "text_chosen",
+    "text",
+)  # hold an answer too: the prompt is what stands before it
 _KNOWN = (*PROMPTS, "problem", "turns", "ctx", "goal", "question_stem", *_WHOLE)
 _HUMAN, _ASSISTANT = "\n\nHuman:", "\n\nAssistant:"
 
@@ -95,17 +101,16 @@ def _asked(value: Any, whole: bool) -> Side | None:
 
     A text that holds the answer too (``whole``) is cut behind the last mark of a transcript.
     """
+    if isinstance(value, list) and value and isinstance(value[0], str):
+        value = value[0]
     if isinstance(value, Mapping):  # one message, or the root of a tree
-        if not ("role" in value or "from" in value):
-            return next((value[k] for k in ("text", "content", "stem") if isinstance(value.get(k), str)), None)
-        value = [value]
+        text = next((value[k] for k in ("text", "stem") if isinstance(value.get(k), str)), None)
+        value = [value] if text is None else text
     if isinstance(value, str):
         cut = value.rfind(_ASSISTANT)
         return value if not whole else value[: cut + len(_ASSISTANT)] if cut >= 0 else None
-    if not isinstance(value, list) or not value:
+    if not isinstance(value, list):
         return None
-    if isinstance(value[0], str):
-        return None if whole else value[0]
     if all(isinstance(p, Mapping) and "type" in p and "role" not in p for p in value):
         value = [{"role": "user", "content": value}]
     got = read_messages(value, "messages")

@@ -92,11 +92,11 @@ def _configs(folder: Path, where: str) -> dict[str, Mapping[str, Any]]:
     card = folder / "README.md"
     if not card.is_file():
         return {}
-    from huggingface_hub import DatasetCard
+    from huggingface_hub.repocard import metadata_load
     from yaml import YAMLError
 
     try:
-        found = DatasetCard.load(card).data.to_dict().get("configs") or []
+        found = (metadata_load(card) or {}).get("configs") or []
         return {str(c["config_name"]): c for c in found}
     except (ValueError, YAMLError, KeyError, TypeError) as error:
         cause = (str(error).splitlines() or [type(error).__name__])[0]
@@ -122,11 +122,13 @@ def _configured(folder: Path, config: Mapping[str, Any], where: str, split: str 
         if not home.resolve().is_relative_to(folder.resolve()) or not home.is_dir():
             raise InputError(f"lacks the folder {config['data_dir']} that its card names", where=where)
         return by_name(folder, home, where)
-    out = Listing()
+    out = Listing(named=any(isinstance(e, Mapping) for e in [entries, *entries]))
     present = {p.relative_to(folder).as_posix(): p for p in walk(folder)}
     asked = list(_patterns([entries] if isinstance(entries, str | Mapping) else entries, where))
+    if split is not None and out.named:
+        pick(dict.fromkeys(name for name, _ in asked), split, where, "split")
     for name, patterns in asked:
-        if split is not None and name != split:
+        if split not in (None, name) and out.named:
             out.splits.setdefault(name, [])  # named in errors, not read: it may not be here
             continue
         files: dict[Path, None] = {}
@@ -142,7 +144,6 @@ def _configured(folder: Path, config: Mapping[str, Any], where: str, split: str 
         if not files:
             raise _missing(", ".join(patterns), name, where)
         out.splits.setdefault(name, []).extend(files)
-    out.named = any(isinstance(e, Mapping) for e in entries)
     return out
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from pathlib import Path
@@ -26,6 +27,9 @@ def fetched(name: str) -> Path:
 
     if not sys.stderr.isatty():
         disable_progress_bars()
+    loud = logging.getLogger("huggingface_hub")
+    level = loud.level
+    loud.setLevel(logging.ERROR)  # what it warns of is told below
     try:
         folder = Path(
             snapshot_download(repo, repo_type="dataset", revision=revision or None, allow_patterns=_wanted(repo))
@@ -49,6 +53,8 @@ def fetched(name: str) -> Path:
             else "Try again: what was fetched is kept. Or give the folder of a copy."
         )
         raise InputError(f"cannot be fetched: {_first_line(cause or error)}", where=name, hint=hint) from error
+    finally:
+        loud.setLevel(level)
     if not folder.is_dir():
         raise InputError("holds no data files", where=name, hint=f"Known: {', '.join(SUFFIXES)}, .arrow")
     return folder

@@ -68,14 +68,16 @@ def _why(text: str, error: json.JSONDecodeError) -> str:
         return f"looks like Python, not JSON: quotes must be double (json.dumps writes them); begins {text[:40]!r}"
     if _COMMENT.match(text):
         return f"looks like a comment, which JSON has not; begins {text[:40]!r}"
-    what = error.msg
+    what, seen = error.msg, text[: error.pos].rstrip()
+    if "trailing comma" in what or (seen.endswith(",") and text[error.pos : error.pos + 1] in ("}", "]")):
+        what = "a comma before the closing bracket"
     if what == "Extra data":
         rest = text[error.pos :].strip()
         what = "a comma behind the object" if rest == "," else "more than one value on the line"
     return f"not valid JSON at column {error.colno}: {what}; begins {text[:40]!r}"
 
 
-def not_too_deep(text: bytes, value: Any) -> Any:
+def not_too_deep(text: bytes, value: dict[str, Any]) -> dict[str, Any] | BadRow:
     """The parsed object, or a bad row in its place."""
     if text.count(b"[") + text.count(b"{") > DEPTH and _too_deep(value):
         return BadRow(Fault("parse_error", f"nested too deeply (over {DEPTH} levels)"), text.decode())

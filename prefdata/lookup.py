@@ -92,10 +92,17 @@ def row_document(out: Path, splits: Sequence[str], asked: str) -> dict[str, Any]
     decisions, signals = (_audit(out / f"audit/{n}.parquet") for n in ("decisions", "signals"))
     places = _places(out, splits, decisions, signals)
     found = _find(places, asked)
-    if found is None and asked.isdigit():
+    several = "pd_id" in signals.column_names  # rows gave several pairs, or few: a number is no place
+    if found is None and several:
+        at = pc.index(signals["pd_id"], asked).as_py()
+        found = (at, None) if at >= 0 else None
+    elif found is None and asked.isdigit():
         found = int(asked), None
     if found is None or found[0] >= len(signals):
         hint = f"Rows go from 0 to {len(signals) - 1}; a pd_id works too."
+        if several:
+            mine = signals["pd_id"].filter(pc.starts_with(signals["pd_id"], f"{asked}.")).to_pylist()
+            hint = f"It gave {', '.join(mine[:5])}." if mine else "Ask for a pd_id, such as those in the report."
         raise InputError(f"has no row {asked}", where=str(out), hint=hint)
     row, pair = found
     if pair is None:

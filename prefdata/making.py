@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -22,7 +23,8 @@ class Made:
 
     ``rows`` are the source rows that a pair carries columns of, ``lines`` their lines. ``source`` is the number of the source
     row, in the block, or in the whole input for groups; ``part`` counts the pairs of one row, -1 where it gave one only. Both
-    are None where each row gave one pair. ``table`` holds the rows of a columnar source.
+    are None where each row gave one pair. ``files`` says for groups which file that row stands in. ``table`` holds the rows
+    of a columnar source. ``tally`` is what readers count of their rows (see ``Reading.tally``), and the pairs of these rows.
     """
 
     pairs: list[Pair | None] = field(default_factory=list)
@@ -31,9 +33,11 @@ class Made:
     lines: Sequence[int | None] = ()
     source: list[int] | None = None
     part: list[int] | None = None
+    files: list[int] | None = None
     table: pa.Table | None = None
     shapes: Counter[str] = field(default_factory=Counter)
     changes: Counter[str] = field(default_factory=Counter)
+    tally: Counter[str] = field(default_factory=Counter)
     needs_chat: bool = False
 
 
@@ -45,25 +49,26 @@ def make(block: Block, reading: Reading, form: Form, bad: Callable[[int | None, 
     at: list[int] = []  # the row of the block that each pair came from
     several = False
     for i, row in enumerate(block.rows):
+        seen: Any = {}
         if type(row) is dict:
+            seen = row
             name, got = reading.read(row)
-            size, seen = 1, row
+            out.shapes[name] += 1
         elif isinstance(row, Group):
-            several = True
-            name, got, seen = _of_group(row, reading)
-            size = len(row.rows)
+            several, seen = True, row.rows[0]
+            got = _of_group(out, row, reading)
         else:
             assert isinstance(row, BadRow)
-            name, got, size, seen = "", row.fault, 0, {}
-        if size:
-            out.shapes[name] += size
+            got = row.fault
         several = several or (type(got) is list and len(got) != 1)
         for one in got if isinstance(got, list) else (got,):
             at.append(i)
-            if not _add(out, one, seen, name, form):
+            if isinstance(one, Pair) and one.scores is not None and one.fault is None:
+                _even_scores(one, reading.asked.ties)
+            if not _add(out, one, seen, form):
                 return out
             if (fault := out.faults[-1]) is not None:
-                bad(block.lines[i], i, fault)
+                bad(*_place(block, i, one), fault)
     if not several:
         out.rows, out.lines = block.rows, block.lines
     else:
@@ -71,16 +76,40 @@ def make(block: Block, reading: Reading, form: Form, bad: Callable[[int | None, 
     return out
 
 
-def _of_group(group: Group, reading: Reading) -> tuple[str, Any, dict[str, Any]]:
-    first = group.rows[0]
-    if isinstance(first, BadRow):
-        return "", first.fault, {}
-    if len(group.rows) == 1 and reading.key(first) is None:
-        return *reading.read(first), first
-    return *reading.read_group([r for r in group.rows if isinstance(r, dict)]), first
+def _even_scores(pair: Pair, ties: str) -> None:
+    """A pair whose scores are equal is a tie, whatever its columns say."""
+    chosen, rejected = pair.scores or (None, None)
+    if chosen is None or chosen != rejected:
+        return
+    if ties == "keep":
+        pair.tie = True
+    else:
+        pair.fault = Fault("tie", f"both answers have the score {chosen:g}")
 
 
-def _add(out: Made, got: Pair | Fault, row: dict[str, Any], name: str, form: Form) -> bool:
+def _of_group(out: Made, group: Group, reading: Reading) -> Any:
+    """What a group gives; its rows are counted."""
+    rows = [r for r in group.rows if isinstance(r, dict)]
+    if not rows:
+        return next(r.fault for r in group.rows if isinstance(r, BadRow))
+    name, got = reading.read(rows[0]) if len(rows) == 1 else reading.read_group(rows)
+    out.shapes[name] += len(rows)
+    if tally := reading.tally(rows):
+        pairs = sum(isinstance(one, Pair) for one in (got if isinstance(got, list) else (got,)))
+        out.tally.update(tally, pairs=pairs, prompts=reading.key(rows[0]) is not None, paired_prompts=pairs > 0)
+    return got
+
+
+def _place(block: Block, i: int, got: Pair | Fault) -> tuple[int | None, int]:
+    """Line and number of the row that this comes from first, for people."""
+    row = block.rows[i]
+    if not isinstance(row, Group):
+        return block.lines[i], i
+    first = got.members[0] if got.members else 0
+    return row.lines[first], row.numbers[first]
+
+
+def _add(out: Made, got: Pair | Fault, row: dict[str, Any], form: Form) -> bool:
     """Take one pair or fault in; False where the set must be read as chat."""
     if isinstance(got, Fault):
         out.pairs.append(None)
@@ -92,7 +121,7 @@ def _add(out: Made, got: Pair | Fault, row: dict[str, Any], name: str, form: For
     if form == "chat":
         if isinstance(got.prompt, str):
             out.changes["text to messages"] += 1
-        got = to_chat(transcript.to_messages(got) if name == transcript.NAME else got)
+        got = to_chat(transcript.to_messages(got) if transcript.SPLIT in got.changes else got)
     elif not isinstance(got.prompt, str):
         out.needs_chat = True
         return False
@@ -106,15 +135,18 @@ def _lead_back(out: Made, block: Block, at: list[int]) -> None:
     rows: list[Any] = []
     lines: list[int | None] = []
     source: list[int] = []
+    files: list[int] = []
     for i, pair, fault in zip(at, out.pairs, out.faults, strict=True):
         row = block.rows[i]
         if isinstance(row, Group):
             members = (pair and pair.members) or (fault and fault.members) or (0,)
             source.append(row.numbers[members[0]])
             lines.append(row.lines[members[0]])
-            some = [row.rows[m] for m in members]
-            rows.append(some[0] if len(members) == 1 else _common([r for r in some if isinstance(r, dict)]))
-            if pair is not None and len(members) > 1:
+            files.append(row.files[members[0]])
+            if len(members) == 1 or pair is None:
+                rows.append(row.rows[members[0]])
+            else:
+                rows.append(_common([r for m in members if isinstance(r := row.rows[m], dict)], pair.extra or {}))
                 pair.extra = {**(pair.extra or {}), "pd_rows": [row.numbers[m] for m in members]}
         else:
             source.append(i)
@@ -126,16 +158,24 @@ def _lead_back(out: Made, block: Block, at: list[int]) -> None:
     for number in source:
         out.part.append(seen[number] if many[number] > 1 else -1)
         seen[number] += 1
-    out.rows, out.lines, out.source = rows, lines, source
+    out.rows, out.lines, out.source, out.files = rows, lines, source, files or None
     if out.table is not None:
         out.table = out.table.take(pa.array(at))
 
 
-def _common(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The columns of several rows: a value that all share, else the list of their values."""
-    names = dict.fromkeys(n for r in rows for n in r)
+def _common(rows: Sequence[dict[str, Any]], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of several rows: a value that all share, else the list of their values.
+
+    What is told of each answer by itself (``pd_chosen_info``) is not repeated, and ``pd_id`` is that of the first row.
+    """
+    told = extra.get("pd_chosen_info") or ()
+    names = dict.fromkeys(n for r in rows for n in r if n not in told)
     held = {n: [r.get(n) for r in rows] for n in names}
-    return {n: v[0] if all(x == v[0] for x in v) else v for n, v in held.items()}
+    return {n: v[0] if n == "pd_id" or all(map(partial(_same, v[0]), v)) else v for n, v in held.items()}
+
+
+def _same(a: object, b: object) -> bool:
+    return type(a) is type(b) and a == b  # 1, 1.0 and True are not the same
 
 
 def to_chat(pair: Pair) -> Pair:
@@ -159,5 +199,5 @@ def read_heads(rows: Sequence[dict[str, Any]], reading: Reading) -> Made:
         if (key := reading.key(row)) is not None:
             groups.setdefault(key, []).append(row)
     held: list[dict[str, Any] | BadRow | Group] = [*lone]
-    held += [Group(g, list(range(len(g))), [None] * len(g)) for g in groups.values()]
+    held += [Group(g, list(range(len(g))), [None] * len(g), [0] * len(g)) for g in groups.values()]
     return make(Block(held, [None] * len(held)), reading, "text", lambda line, row, fault: None)

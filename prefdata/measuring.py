@@ -6,6 +6,7 @@ It leaves a spool part (the rows) and a signals part (numbers).
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,7 +17,7 @@ import orjson
 import pyarrow as pa
 
 from prefdata import schema
-from prefdata.errors import InputError
+from prefdata.errors import InputError, located
 from prefdata.frame import measure_pairs
 from prefdata.making import Form, Made, make
 from prefdata.pairs import SIDES, Fault, Pair, Pairs, dump
@@ -26,12 +27,10 @@ from prefdata.stage import Stage, stage_class
 
 Spec = tuple[str, dict[str, Any]]  # a stage's name or path, and its parameters: what a worker builds it from
 
-LINE, _FAULT, DETAIL, RAW, PLAIN = "pd$line", "pd$fault", "pd$detail", "pd$raw", "pd$plain"
-SOURCE, PART = (
-    "pd$source",
-    "pd$part",
-)  # of each pair its source row, and which of that row's pairs it is (-1: the only one)
-INTERNAL = LINE, _FAULT, DETAIL, RAW, PLAIN, SOURCE, PART
+LINE, FAULT, DETAIL, RAW, PLAIN = "pd$line", "pd$fault", "pd$detail", "pd$raw", "pd$plain"
+# Of each pair its source row, which of that row's pairs it is (-1: the only one), and, for groups, the row's file.
+SOURCE, PART, FILE = "pd$source", "pd$part", "pd$file"
+INTERNAL = LINE, FAULT, DETAIL, RAW, PLAIN, SOURCE, PART, FILE
 VERDICT = tuple(f"pd_{n}" for n in ("file", "line", "stage", "code", "reason", "score", "limit", "peer", "raw"))
 _STOPS = ("parse_error", "encoding_error", "missing_field")
 
@@ -46,6 +45,7 @@ class MeasureTask:
     stages: tuple[Spec, ...]
     stop_on_bad: bool
     file_name: str
+    file_names: tuple[str, ...]  # of the whole input
     spool: str
     signals: str
     note: str
@@ -59,13 +59,15 @@ class Measured:
     pairs: int = 0
     rows: int = 0
     sets: list[list[str]] = field(default_factory=list)  # the columns of its rows, each combination once
+    one_to_one: bool = True  # whether each row gave one pair
     schema: str = ""
     as_text: list[str] = field(default_factory=list)  # columns that hold integers beyond 64 bits
     several: list[str] = field(default_factory=list)  # columns that became JSON since their values are of several types
     needs_chat: bool = False
-    one_to_one: bool = True  # whether each row gave one pair
     shapes: dict[str, int] = field(default_factory=dict)
     changes: dict[str, int] = field(default_factory=dict)
+    files: dict[str, int] = field(default_factory=dict)  # rows by the number of their file
+    tally: dict[str, int] = field(default_factory=dict)  # see ``making.Made``
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -80,21 +82,35 @@ def measure(task: MeasureTask) -> Measured:
     block = read(task.chunk)
     schema.check_names(block.names, task.file_name)
     clock("reading")
-    made = make(block, task.reading, task.form, _stopper(task))
-    out = Measured(len(made.pairs), _rows(block), block.sets, shapes=dict(made.shapes), changes=dict(made.changes))
-    out.one_to_one = made.source is None
+    with located(task.file_name):
+        made = make(block, task.reading, task.form, _stopper(task))
+    of = (r.files if isinstance(r, Group) else (task.chunk.file,) for r in block.rows)
+    files = dict(Counter(str(f) for some in of for f in some))
+    out = Measured(len(made.pairs), sum(files.values()), block.sets, made.source is None, files=files)
+    out.shapes, out.changes, out.tally = dict(made.shapes), dict(made.changes), dict(made.tally)
     clock("shapes")
     if made.needs_chat:
         out.needs_chat = True
         return out
     strings = _strings(task, made)
-    sound = [i for i, f in enumerate(made.faults) if f is None]
     spool = _spool(task, block, made, strings, out)
     spool = spool.append_column(PLAIN, pa.array([p is None or _is_plain(p) for p in made.pairs], pa.bool_()))
-    batch = _batch(task, spool, made.pairs, strings, sound)
     _write(spool, task.spool)
     clock("spool")
-    signals = measure_pairs(batch, build(task.stages), clock)
+    if task.stages:  # without any, only the pairs are wanted
+        _write(_signals(task, made, spool, strings, clock).combine_chunks(), task.signals)
+        clock("signals")
+    out.seconds = clock.spent
+    note = Path(task.note)
+    note.with_suffix(".part").write_bytes(orjson.dumps({"key": task.key, "measured": asdict(out)}))
+    note.with_suffix(".part").rename(note)
+    return out
+
+
+def _signals(task: MeasureTask, made: Made, spool: pa.Table, strings: dict[str, list[Any]], clock: Clock) -> pa.Table:
+    """What the stages measure of the sound pairs, and nulls for the others."""
+    sound = [i for i, f in enumerate(made.faults) if f is None]
+    signals = measure_pairs(_batch(task, spool, made.pairs, strings, sound), build(task.stages), clock)
     if task.reading.scored:
         scores = [made.pairs[i].scores or (None, None) for i in sound]  # type: ignore[union-attr]
         for at, side in enumerate(("chosen", "rejected")):
@@ -106,14 +122,7 @@ def measure(task: MeasureTask) -> Measured:
         place = np.full(len(made.pairs), -1)
         place[sound] = np.arange(len(sound))
         signals = signals.take(pa.array(place, mask=place < 0))
-    signals = signals.append_column("pair.fault", spool.column(_FAULT))
-    _write(signals.combine_chunks(), task.signals)
-    clock("signals")
-    out.seconds = clock.spent
-    note = Path(task.note)
-    note.with_suffix(".part").write_bytes(orjson.dumps({"key": task.key, "measured": asdict(out)}))
-    note.with_suffix(".part").rename(note)
-    return out
+    return signals.append_column("pair.fault", spool.column(FAULT))
 
 
 def _stopper(task: MeasureTask) -> Any:
@@ -126,10 +135,6 @@ def _stopper(task: MeasureTask) -> Any:
             raise InputError(f"{fault.reason}: {fault.detail}", where=where, hint=hint)
 
     return stop
-
-
-def _rows(block: Block) -> int:
-    return sum(len(r.rows) if isinstance(r, Group) else 1 for r in block.rows)
 
 
 class Clock:
@@ -183,11 +188,9 @@ def _spool(task: MeasureTask, block: Block, made: Made, strings: dict[str, list[
         if isinstance(values, list):
             if name == "pd_id":
                 values = [None if v is None else str(v) for v in values]
-            others[name] = schema.column_of(values)
+            others[name] = _column(source, values, out)
             if others[name].type == schema.JSON and schema.several(values):
                 out.several.append(name)
-            if isinstance(others[name].type, pa.JsonType) and (lost := schema.not_finite(values, others[name].storage)):
-                out.changes[f"NaN or infinity inside column {source!r} written as null"] = lost
         elif schema.holds_map(values.type):
             others[name] = schema.as_json(values.to_pylist())
             out.changes[f"column {source!r} holds maps and is written as JSON (lists of pairs)"] = len(made.pairs)
@@ -197,22 +200,31 @@ def _spool(task: MeasureTask, block: Block, made: Made, strings: dict[str, list[
             out.as_text.append(name)
     for name in dict.fromkeys(n for p in made.pairs if p is not None and p.extra for n in p.extra):
         if name in others:
-            raise InputError(
-                f"has the column {name!r}, which prefdata makes itself here", where=task.file_name, hint="Rename it."
-            )
-        others[name] = schema.column_of([p.extra.get(name) if p is not None and p.extra else None for p in made.pairs])
+            what = f"has the column {name!r}, which prefdata makes itself here"
+            raise InputError(what, where=task.file_name, hint="Rename it.")
+        values = [p.extra.get(name) if p is not None and p.extra else None for p in made.pairs]
+        others[name] = _column(name, values, out)
     out.schema = schema.to_text(pa.schema([(n, c.type) for n, c in others.items()]))
     found = [(f, p, r) if f is not None else None for f, p, r in zip(made.faults, made.pairs, made.rows, strict=True)]
     inner = {
         LINE: pa.array(made.lines, pa.int64()),
-        _FAULT: pa.array([f and f[0].reason for f in found], pa.string()),
+        FAULT: pa.array([f and f[0].reason for f in found], pa.string()),
         DETAIL: pa.array([f and f[0].detail for f in found], pa.string()),
         # A row that gave several pairs is not repeated for each of them that has both answers.
         RAW: pa.array([None if f is None or (f[1] and made.source) else _raw(f[2]) for f in found], pa.string()),
     }
     if made.source is not None:
         inner |= {SOURCE: pa.array(made.source, pa.int64()), PART: pa.array(made.part, pa.int32())}
+    if made.files is not None:
+        inner[FILE] = pa.array([task.file_names[f] for f in made.files], pa.string())
     return pa.table(columns | others | inner)
+
+
+def _column(name: str, values: list[Any], out: Measured) -> pa.Array:
+    made = schema.column_of(values)
+    if isinstance(made.type, pa.JsonType) and (lost := schema.not_finite(values, made.storage)):
+        out.changes[f"NaN or infinity inside column {name!r} written as null"] = lost
+    return made
 
 
 def _carried(source: str, reading: Reading, made: Made) -> list[Any] | pa.ChunkedArray | None:

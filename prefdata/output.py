@@ -24,6 +24,7 @@ from prefdata.report.summary import Row
 
 OWN = ("data", "audit", "recipes", "report.html", "report-no-rows.html", "manifest.json", "README.md", "spotcheck.csv")
 MANIFEST = "manifest.json"
+NO_LICENSE = ["The licence was not given and is not guessed: set it before you share this set.", ""]
 _SHEET_LEAST, _FORMULA = 50, ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -73,7 +74,7 @@ def clear(out: Path) -> None:
 
 
 @contextmanager
-def writing(out: Path) -> Iterator[None]:
+def writing(out: Path, hint: str = "Make room; --resume goes on.") -> Iterator[None]:
     """Turn errors of the file system (disk full, folder gone) into an error that says so."""
     try:
         yield
@@ -81,7 +82,7 @@ def writing(out: Path) -> Iterator[None]:
         raise OutputError(
             f"cannot be written: {error.strerror or error}",
             where=str(error.filename or out),
-            hint="Make room; --resume goes on.",
+            hint=hint,
         ) from error
 
 
@@ -131,9 +132,12 @@ def write_decisions(path: Path, stages: Sequence[str], decisions: Sequence[Decis
     part.rename(path)
 
 
-def write_signals(path: Path, signals: Signals, stages: Sequence[str], split: np.ndarray[Any, Any] | None) -> None:
+def write_signals(
+    path: Path, signals: Signals, stages: Sequence[str], split: np.ndarray[Any, Any] | None, ids: Iterator[pa.Array] | None
+) -> None:
     """``audit/signals.parquet``: what these stages measured, a row group a chunk; hashes and lists are scratch.
 
+    ``ids`` are ``pd_id`` of the pairs, part by part, where pairs and rows have different numbers.
     Parts that an earlier run measured may hold the columns of stages that are left out now.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -144,12 +148,15 @@ def write_signals(path: Path, signals: Signals, stages: Sequence[str], split: np
         f.name for f in first
         if f.name.split(".")[0] in known and not pa.types.is_nested(f.type) and not f.name.endswith(("_key", "content"))
     ]  # fmt: skip
-    full = pa.schema([("row", pa.int64()), *(first.field(n) for n in names)])
+    own = [] if ids is None else [("pd_id", pa.string())]
+    full = pa.schema([("row", pa.int64()), *own, *(first.field(n) for n in names)])
     if split is not None:
         full = full.append(pa.field("pair.split", pa.int8()))
     with pq.ParquetWriter(part, full, compression="zstd", write_statistics=False) as writer:
         for where in signals.parts:
             table = pa.ipc.open_file(pa.memory_map(where.path)).read_all().select(names)
+            if ids is not None:
+                table = table.add_column(0, "pd_id", next(ids))
             table = table.add_column(0, "row", pa.array(np.arange(where.start, where.start + where.n)))
             if split is not None:
                 table = table.append_column("pair.split", pa.array(split[where.start : where.start + where.n]))
@@ -199,42 +206,52 @@ class Card:
 
 def card(facts: Card) -> str:
     """``README.md`` of the output: front matter that ``load_dataset`` and the Hub read, and what was done."""
-    from huggingface_hub import DatasetCardData
-
-    # ``datasets`` names its cache by folder name and card alone: without a mark of the data in the card, two folders
-    # called ``out``, or one that was written anew, would be taken for the same set.
-    digest = hashlib.sha256(orjson.dumps(facts.files, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
-    files = {
-        "default": [{"split": s, "path": f"data/{s}/*.parquet"} for s, n in facts.splits.items() if n],
-        "dropped": [{"split": "train", "path": "audit/dropped/*.parquet"}] if facts.dropped else [],
-    }
-    configs = [
-        {"config_name": name, **({"default": True} if name == "default" else {}), "description": f"data {digest}", "data_files": found}
-        for name, found in files.items() if found
-    ]  # fmt: skip
     kept = sum(facts.splits.values())
-    data = DatasetCardData(
-        license=facts.license or "other", pretty_name=f"{facts.title}, cleaned", size_categories=[_size(kept)],
-        tags=["preference", "dpo", "prefdata"], configs=configs,
-    )  # fmt: skip
     lines = [
-        "---", data.to_yaml(), "---", "", f"# {facts.title}, cleaned", "",
+        *front_matter(f"{facts.title}, cleaned", facts.splits, facts.license, facts.files, dropped=facts.dropped),
         f"{kept:,} preference pairs ({facts.form} form), kept of {facts.read:,} by prefdata {facts.version}, pipeline `{facts.pipeline}`.",
         "Kept rows have the values they were read with (changes of form are listed in `manifest.json`); `pd_id` leads back to the row of the input.", "",
         "| stage | in | dropped |", "| --- | --- | --- |",
         *(f"| {stage} | {asked:,} | {dropped:,} |" for stage, asked, dropped in facts.funnel), "",
         "```python", "from datasets import load_dataset", "",
-        'pairs = load_dataset("path/to/this/folder")',
+        *(['pairs = load_dataset("path/to/this/folder")'] if kept else []),
         *(['dropped = load_dataset("path/to/this/folder", "dropped")  # each row with its stage and reason'] if facts.dropped else []),
         "```", "",
     ]  # fmt: skip
-    if facts.license is None:
-        lines += ["The licence was not given and is not guessed: set it before you share this set.", ""]
+    lines += NO_LICENSE if facts.license is None else []
     lines += [
         "`audit/`, `spotcheck.csv` and `report.html` may hold personal or harmful text of dropped rows. To upload without them:",
         "", "```console", '$ hf upload NAME . --repo-type dataset --exclude "audit/*" "spotcheck.csv" "report.html"', "```", "",
     ]  # fmt: skip
     return "\n".join(lines)
+
+
+def front_matter(
+    title: str, splits: Mapping[str, int], license: str | None, files: Mapping[str, str], dropped: int = 0
+) -> list[str]:
+    """The head of a dataset card: where ``load_dataset`` finds the splits (rows of each), and the title. ``files`` are their
+    sha256 by path.
+    """
+    from huggingface_hub import DatasetCardData
+
+    # ``datasets`` names its cache by folder name and card alone: without a mark of the data in the card, two folders
+    # called ``out``, or one that was written anew, would be taken for the same set.
+    digest = hashlib.sha256(orjson.dumps(files, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
+    found = {
+        "default": [{"split": s, "path": f"data/{s}/*.parquet"} for s, n in splits.items() if n],
+        "dropped": [{"split": "train", "path": "audit/dropped/*.parquet"}] if dropped else [],
+    }
+    if dropped and not any(splits.values()):  # a lone configuration is what ``load_dataset`` takes unasked
+        found["decisions"] = [{"split": "train", "path": "audit/decisions.parquet"}]
+    configs = [
+        {"config_name": name, **({"default": True} if name == "default" else {}), "description": f"data {digest}", "data_files": paths}
+        for name, paths in found.items() if paths
+    ]  # fmt: skip
+    data = DatasetCardData(
+        license=license or "other", pretty_name=title, size_categories=[_size(sum(splits.values()))],
+        tags=["preference", "dpo", "prefdata"], configs=configs,
+    )  # fmt: skip
+    return ["---", data.to_yaml(), "---", "", f"# {title}", ""]
 
 
 def _size(n: int) -> str:

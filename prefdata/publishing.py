@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from prefdata import output, schema
 from prefdata.engines import Engine
-from prefdata.measuring import DETAIL, LINE, RAW, VERDICT
+from prefdata.measuring import DETAIL, FILE, LINE, RAW, VERDICT
 from prefdata.pairs import SIDES
 from prefdata.result import Progress, Result
 from prefdata.spool import Spool, with_own
@@ -32,7 +32,7 @@ class PublishTask:
     start: int
     ids: tuple[str, ...] | None  # of each pair; None: its number
     file_name: str
-    form: Literal["text", "chat", "implicit"]
+    form: Literal["text", "chat", "implicit", "single"]  # single: chat of single turns, written as text
     plain: tuple[bool, bool]  # whether all messages of the kept, and of the dropped rows are a role and a text only
     schema: str
     splits: tuple[str, ...]
@@ -70,7 +70,7 @@ def publish(task: PublishTask) -> list[str]:
         others = {f"pd_{n}" if n in VERDICT else n: column for n, column in _others(part, rest).items()}
         columns = _sides(part, task, task.plain[1]) | others | {
             "pd_id": ids.filter(mask),
-            "pd_file": pa.array([task.file_name] * len(part), pa.string()),
+            "pd_file": part.column(FILE) if FILE in part.column_names else pa.array([task.file_name] * len(part), pa.string()),
             "pd_line": part.column(LINE).combine_chunks(),
             "pd_stage": pa.array(v["stage"], pa.string()),
             "pd_code": pa.array(v["code"], pa.string()),
@@ -103,6 +103,8 @@ def _sides(table: pa.Table, task: PublishTask, plain: bool) -> dict[str, pa.Arra
     if task.form == "text":
         return texts
     sides = {side: [None if v is None else orjson.loads(v) for v in t.to_pylist()] for side, t in texts.items()}
+    if task.form == "single":
+        return {s: pa.array([v and v[0]["content"] for v in values], pa.string()) for s, values in sides.items()}
     if task.form == "implicit":
         sides = {
             s: [None if a is None else p + a for p, a in zip(sides["prompt"], sides[s], strict=True)]
@@ -137,13 +139,16 @@ def _parquet(table: pa.Table, path: str) -> None:
 
 
 def publish_all(
-    machine: Engine, spool: Spool, result: Result, splits: npt.NDArray[np.int8], of: Sequence[str], out: Path, form: Any,
+    machine: Engine, spool: Spool, result: Result | None, where: npt.NDArray[np.int8], of: Sequence[str], out: Path, form: Any,
     tell: Progress,
 ) -> dict[str, str]:  # fmt: skip
-    """The second pass: parts are numbered over the chunks that have rows, so that none is empty."""
-    outcome = result.outcome
-    where = np.where(outcome.kept, splits, np.int8(-1)).astype(np.int8)
-    verdict = _verdict(result, spool)
+    """The second pass: parts are numbered over the chunks that have rows, so that none is empty.
+
+    ``where`` gives each pair its split, an index into ``of``; -1 for one that is dropped, as ``result`` says (without one, such
+    pairs are not written).
+    """
+    verdict = {} if result is None else _verdict(result, spool)
+    swapped = np.zeros(spool.pairs, bool) if result is None else result.outcome.swapped
     tasks: list[PublishTask] = []
     number: Counter[str] = Counter()
     rest = schema.to_text(spool.schema)
@@ -155,7 +160,7 @@ def publish_all(
         paths = []
         for i, name in enumerate((*of, "")):
             folder = out / "data" / name if name else out / "audit" / "dropped"
-            if (mine == (i if name else -1)).any():
+            if (name or verdict) and (mine == (i if name else -1)).any():
                 folder.mkdir(parents=True, exist_ok=True)
                 paths.append(str(folder / f"part-{number[name]:05d}.parquet"))
                 number[name] += 1
@@ -164,7 +169,7 @@ def publish_all(
         gone = np.flatnonzero(mine < 0) + start
         tasks.append(PublishTask(
             task.spool, start, _ids(spool, start, m.pairs), task.file_name, form, plain, rest, tuple(of), tuple(paths[:-1]), paths[-1], mine,
-            outcome.swapped[start : start + m.pairs], {k: v(gone) for k, v in verdict.items()},
+            swapped[start : start + m.pairs], {k: v(gone) for k, v in verdict.items()},
         ))  # fmt: skip
     tell("writing", 0, len(tasks))
     ready = 0

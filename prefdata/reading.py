@@ -5,10 +5,14 @@ JSON is parsed by orjson line by line, never by a column reader, which would cha
 
 from __future__ import annotations
 
+import io
 import json
+import marshal
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -45,11 +49,12 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Group:
-    """Rows that are read together, with their numbers in the whole input and their lines."""
+    """Rows that are read together, with their numbers in the whole input, their lines, and which file each stands in."""
 
     rows: list[dict[str, Any]] | list[BadRow]
     numbers: list[int]
     lines: list[int | None]
+    files: list[int]
 
 
 @dataclass
@@ -63,12 +68,12 @@ class Block:
     table: pa.Table | None = None
     changes: dict[str, int] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def sets(self) -> list[list[str]]:
         """The columns of these rows, each combination once."""
         if self.table is not None:
             return [list(self.table.column_names)]
-        return [list(s) for s in dict.fromkeys(tuple(r) for r in self.dicts)]
+        return [list(s) for s in dict.fromkeys(map(tuple, self.dicts))]
 
     @property
     def names(self) -> list[str]:
@@ -76,13 +81,10 @@ class Block:
         return list(dict.fromkeys(name for some in self.sets for name in some))
 
     @property
-    def dicts(self) -> Iterator[dict[str, Any]]:
+    def dicts(self) -> list[dict[str, Any]]:
         """The readable rows, those inside of groups too."""
-        for row in self.rows:
-            if type(row) is dict:
-                yield row
-            elif isinstance(row, Group):
-                yield from (r for r in row.rows if isinstance(r, dict))
+        inside = (r.rows for r in self.rows if type(r) is Group)
+        return [r for r in chain(self.rows, *inside) if type(r) is dict]
 
 
 def read(chunk: Chunk) -> Block:
@@ -109,12 +111,21 @@ def read(chunk: Chunk) -> Block:
         rows.append(row)
         lines.append(number)
         held.append(text)
-    for i in dict.fromkeys(_nested(rows)):
-        rows[i] = not_too_deep(held[i], rows[i])
-    for i in _long_numbers(held):  # of which the fast parser may have made floats
-        if type(rows[i]) is dict:
-            rows[i] = json.loads(held[i])
+    _look_closer(rows, held)
     return Block(rows, lines)
+
+
+def _look_closer(rows: list[Any], texts: list[bytes]) -> None:
+    """Mend what the fast parser lets through: integers beyond 64 bits, of which it makes floats, and too many levels."""
+    kinds = set(map(type, chain.from_iterable(r.values() for r in rows if type(r) is dict)))
+    if kinds & {list, dict}:
+        for i, row in enumerate(rows):
+            if type(row) is dict and any(type(v) is list or type(v) is dict for v in row.values()):
+                rows[i] = not_too_deep(texts[i], row)
+    if kinds & {list, dict, float}:
+        for i in _long_numbers(texts):
+            if type(rows[i]) is dict:
+                rows[i] = json.loads(texts[i])
 
 
 def texts_of(chunk: Chunk) -> tuple[Sequence[int], list[bytes]]:
@@ -138,18 +149,14 @@ def _bytes(chunk: Chunk) -> bytes:
         return file.read(chunk.stop - chunk.start)
 
 
-def _nested(rows: Sequence[Any]) -> list[int]:
-    """The rows that hold lists or objects."""
-    return [i for i, r in enumerate(rows) if type(r) is dict for v in r.values() if type(v) is list or type(v) is dict]
-
-
 def _groups(data: bytes) -> Block:
-    """Lines of ``[[number, line, row] or [number, line, null, reason, detail, raw], ...]``, as ``grouping`` wrote them."""
+    """Lists of ``[number, line, file, row]`` or ``[number, line, file, None, reason, detail, raw]``, as ``grouping`` wrote them."""
     held: list[dict[str, Any] | BadRow | Group] = []
-    for text in data.splitlines():
-        members = json.loads(text) if _LONG.search(text) else orjson.loads(text)
-        rows = [m[2] if len(m) == 3 else BadRow(Fault(m[3], m[4]), m[5]) for m in members]
-        held.append(Group(rows, [m[0] for m in members], [m[1] for m in members]))
+    source = io.BytesIO(data)
+    while source.tell() < len(data):
+        members = [marshal.loads(m) for m in marshal.load(source)]
+        rows = [m[3] if len(m) == 4 else BadRow(Fault(m[4], m[5]), m[6]) for m in members]
+        held.append(Group(rows, *([m[k] for m in members] for k in range(3))))
     return Block(held, [g.lines[0] for g in held if isinstance(g, Group)])
 
 
@@ -161,7 +168,9 @@ def _long_numbers(texts: Sequence[bytes]) -> list[int]:
     digit = np.frombuffer(data or b" ", np.uint8)[::9] - np.uint8(48) < 10
     samples = (np.flatnonzero(digit[:-1] & digit[1:]) * 9).tolist()
     found = [at for at in samples if _LONG.search(data, max(0, at - 9), at + 28)]
-    ends = np.cumsum([len(t) for t in texts]) if found else []
+    if not found:
+        return []
+    ends = np.cumsum([len(t) for t in texts])
     return sorted(set(np.searchsorted(ends, found, "right").tolist()))
 
 
@@ -215,15 +224,14 @@ def _by_name(table: pa.Table) -> tuple[pa.Table, dict[str, int]]:
 
 def _decoded(table: pa.Table) -> pa.Table:
     """The columns as the values they stand for: dictionaries and views are ways to store them."""
-    for i, field in enumerate(table.schema):
-        kind = field.type
+    for i, (name, kind) in enumerate(zip(table.column_names, table.schema.types, strict=True)):
         if pa.types.is_dictionary(kind):
-            table = table.set_column(i, field.name, table.column(i).cast(kind.value_type))
+            table = table.set_column(i, name, table.column(i).cast(kind.value_type))
         elif pa.types.is_run_end_encoded(kind):
-            table = table.set_column(i, field.name, pc.run_end_decode(table.column(i)))
+            table = table.set_column(i, name, pc.run_end_decode(table.column(i)))
         elif kind in (pa.string_view(), pa.binary_view()):
             table = table.set_column(
-                i, field.name, table.column(i).cast(pa.string() if kind == pa.string_view() else pa.binary())
+                i, name, table.column(i).cast(pa.string() if kind == pa.string_view() else pa.binary())
             )
     return table
 

@@ -98,8 +98,9 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """True if every gate holds and something is left."""
-        return all(g["ok"] for g in self.gates) and self.counts["kept"] > 0
+        """True if every gate holds and something is left; an audit of rows in KTO form need not find pairs."""
+        kto = self.action == "audit" and self.report.source["shape"] == "unpaired"
+        return all(g["ok"] for g in self.gates) and (kto or self.counts["kept"] > 0)
 
     @cached_property
     def decisions(self) -> pa.Table:

@@ -20,23 +20,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from prefdata import data_files, gates, output, recipes, sources, split
+from prefdata import data_files, gates, output, recipes, split
 from prefdata.cutting import Source
 from prefdata.decisions import Outcome, Signals, apply
 from prefdata.engines import Engine, engine
 from prefdata.errors import ConfigError, InputError, OutputError, did_you_mean
-from prefdata.making import Form, read_heads
+from prefdata.grouping import kto_findings
+from prefdata.intake import detect, inputs_of, opened
 from prefdata.measuring import Clock
 from prefdata.pipeline import Pipeline, load
 from prefdata.publishing import publish_all
 from prefdata.report.render import render
 from prefdata.report.summary import Facts, summarise
 from prefdata.result import Action, Options, Progress, Result
-from prefdata.shapes import Asked, Reading, find_reading
+from prefdata.shapes import Reading
 from prefdata.spool import Spool, measure_all
 
 __all__ = ["Action", "Options", "Progress", "Result", "audit", "clean", "default_workers", "run"]
-_HEAD = 1000
 
 
 def audit(
@@ -95,22 +95,19 @@ def run(
             if idle:
                 raise ConfigError(f"--{idle[0].replace('_', '-')} needs an output folder", hint="prefdata audit IN OUT")
             work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="prefdata-")))
+            stack.enter_context(output.writing(work, "Make room, or set TMPDIR to another place."))
         else:
             if options.resume:
                 _same_run(out, action, pipeline, options)
-            work = output.prepare(out, overwrite=options.overwrite, resume=options.resume, inputs=_inputs(source))
+            work = output.prepare(out, overwrite=options.overwrite, resume=options.resume, inputs=inputs_of(source))
             stack.enter_context(output.writing(out))
             stack.enter_context(output.tidying(out, resumable=options.resume or options.keep_scratch))
         shares = split.parse(options.split) if options.split else {}
         recipes.chosen(options.export)  # a wrong name is told before the work
         tell("reading", 0, 0)
-        planned = sources.open_source(
-            source, work, fmt=options.input_format, config=options.input_config, split=options.input_split,
-            limit=options.limit, chunk_bytes=options.chunk_bytes, encoding=options.encoding,
-        )  # fmt: skip
+        planned = opened(source, work, options)
         split.only_once(shares, planned.splits)
-        head = planned.head(_HEAD)
-        reading, form = _detect(planned, head, options)
+        head, reading, form = detect(planned, options)
         machine = engine(options.engine, options.workers or default_workers())
         stack.callback(machine.close)
         spool, reading = measure_all(machine, planned, head, reading, form, pipeline, options, work, tell)
@@ -123,10 +120,9 @@ def run(
         made, splits = pipeline.decide(signals, divide, tell, clock)
         outcome = apply(signals.total, made)
         of = ("train", *shares) if shares else planned.splits
-        if len(of) > 1:
-            splits = splits if shares else spool.splits(planned)
-            made[0].findings.append(split.shared_prompts(signals, made[0], outcome.kept if shares else None, splits, of))
-        made[0].findings += data_files.not_read(planned)
+        splits = splits if shares else spool.splits(planned)
+        made[0].findings += split.shared_prompts(signals, made[0], outcome.kept if shares else None, splits, of)
+        made[0].findings += [*data_files.not_read(planned), *kto_findings([m.tally for m in spool.measured])]
         names = [s.name() for s in pipeline.stages]
         kept = {s: int((outcome.kept & (splits == i)).sum()) for i, s in enumerate(of)}
         found = gates.counts(
@@ -150,10 +146,10 @@ def run(
             return result
         output.clear(out)
         files = {}
-        if action == "clean" and any(kept.values()):
+        if action == "clean":
             files = _write_dataset(out, result, facts, spool, machine, splits, planned.title, options, tell)
         output.write_decisions(out / "audit/decisions.parquet", result.stages, made)
-        output.write_signals(out / "audit/signals.parquet", signals, names, splits if len(of) > 1 else None)
+        output.write_signals(out / "audit/signals.parquet", signals, names, splits if len(of) > 1 else None, spool.all_ids())
         output.put(out / "audit/report.json", output.dump(result.report.model_dump(mode="json")))
         clock("writing")
         about = _run_facts(options, machine, spool, clock, started, cpu)
@@ -169,11 +165,13 @@ def _write_dataset(
 ) -> dict[str, str]:  # fmt: skip
     """The kept and the dropped rows, and what goes with a dataset: its card, recipes, a sheet to check it by."""
     form: Any = "implicit" if options.format == "implicit" else spool.form
-    files = publish_all(machine, spool, result, splits, tuple(facts.splits), out, form, tell)
-    rows = output.spotcheck(np.flatnonzero(result.outcome.kept), options.sample, options.seed)
-    output.write_spotcheck(out / "spotcheck.csv", rows, spool.rows, options.seed)
-    longest = next((int(s.max_length) for s in facts.stages if hasattr(s, "max_length")), 1024)
-    recipes.write(out, form, [s for s, n in facts.splits.items() if n], longest, recipes.chosen(options.export))
+    where = np.where(result.outcome.kept, splits, np.int8(-1)).astype(np.int8)
+    files = publish_all(machine, spool, result, where, tuple(facts.splits), out, form, tell)
+    if any(facts.splits.values()):
+        rows = output.spotcheck(np.flatnonzero(result.outcome.kept), options.sample, options.seed)
+        output.write_spotcheck(out / "spotcheck.csv", rows, spool.rows, options.seed)
+        longest = next((int(s.max_length) for s in facts.stages if hasattr(s, "max_length")), 1024)
+        recipes.write(out, form, [s for s, n in facts.splits.items() if n], longest, recipes.chosen(options.export))
     funnel = [(n, len(d), d.count("drop")) for n, d in zip(result.stages, result.made, strict=True)]
     card = output.Card(
         title, dict(facts.splits), result.counts["dropped"], facts.signals.total, form, facts.pipeline, funnel,
@@ -216,25 +214,6 @@ def default_workers() -> int:
     return int(os.environ.get("PREFDATA_WORKERS", cores))
 
 
-def _inputs(source: Any) -> list[Path]:
-    given = source if isinstance(source, list) else [source]
-    return [Path(s) for s in given if isinstance(s, str | os.PathLike) and s != "-"]
-
-
-def _detect(planned: Source, head: list[dict[str, Any]], options: Options) -> tuple[Reading, Form]:
-    """What the first rows say: in which columns the pairs are, and whether the set is text or chat."""
-    if not head:
-        from prefdata.reading import BadRow, read
-
-        first = next((r for r in read(planned.chunks[0]).rows if isinstance(r, BadRow)), None)
-        raise InputError(f"no readable row ({first.fault.detail})" if first else "no rows", where=planned.title)
-    names = list(dict.fromkeys(str(n) for row in head for n in row))
-    asked = Asked(options.columns, options.shape, options.labels, options.pairs, options.ties)
-    reading = find_reading(names, asked, head, planned.title)
-    chat = options.format in ("chat", "implicit") or read_heads(head, reading).needs_chat
-    return reading, "chat" if chat else "text"
-
-
 def _longer(signals: Signals, outcome: Outcome) -> float:
     """Share of kept pairs, ties out, whose chosen answer has more words."""
     kept = signals.living(np.flatnonzero(outcome.kept))
@@ -249,7 +228,7 @@ def _source(planned: Source, spool: Spool, reading: Reading, options: Options) -
     """The input as the report tells it; no path and no time."""
     rows: Counter[int] = Counter()
     for task, m in zip(spool.tasks, spool.measured, strict=True):
-        rows[task.chunk.file] += m.rows
+        rows.update({int(file): n for file, n in m.files.items()})
     shapes: Counter[str] = Counter()
     changes: Counter[str] = Counter()
     for m in spool.measured:
@@ -259,10 +238,9 @@ def _source(planned: Source, spool: Spool, reading: Reading, options: Options) -
     return {
         "files": [{"name": f.name, "bytes": f.bytes, "sha256": f.sha256, "rows": rows[i]} | ({"split": f.split} if len(planned.splits) > 1 else {})
                   for i, f in enumerate(planned.files)],
-        **({"revisions": planned.revisions} if planned.revisions else {}),
         "rows": sum(rows.values()), "pairs": spool.pairs, "shape": shapes.most_common(1)[0][0] if shapes else "",
         "shapes": dict(sorted(shapes.items())), "columns": reading.named(), "form": spool.form,
-        "changes": dict(sorted(changes.items())), "partial": options.limit is not None,
+        "changes": dict(sorted(changes.items())), "partial": options.limit is not None, **planned.fetched(),
     }  # fmt: skip
 
 

@@ -171,11 +171,11 @@ def merge(types: Sequence[pa.DataType]) -> pa.DataType:
 
 def is_empty(kind: pa.DataType) -> bool:
     """True for the type of a part's column in which no value stands that could say its type."""
-    return pa.types.is_null(kind) or kind == _NOTHING
+    return bool(pa.types.is_null(kind) or kind == _NOTHING)
 
 
 def _is_list(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def _narrow(kind: pa.DataType) -> pa.DataType:

@@ -96,7 +96,7 @@ def unpack(path: Path, name: str, held: Path) -> None:
         except (EOFError, zlib.error, gzip.BadGzipFile, pa.ArrowException, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:  # a disk that is full
                 raise
-            more = plain.tell() > 0 and ("Not a gzipped" in str(error) or "Unknown frame" in str(error))
+            more = "Not a gzipped" in str(error) or "Unknown frame" in str(error)  # the first bytes were those of its kind
             what = "has other bytes behind its compressed data" if more else f"is broken or cut off: {error}"
             raise InputError(what, where=name, hint=_AGAIN) from error
 
@@ -163,6 +163,8 @@ def refuse_other_encodings(path: Path, name: str) -> None:
             except UnicodeDecodeError as error:
                 bad.append((i, error.start))
     if (len(bad) > good and 2 * len(bad) >= len([x for x in lines if x.strip()])) or (len(bad) >= 20 and not good):
+        if b"\0" in head:
+            raise InputError("is no text: it holds NUL bytes", where=name, hint="Is it JSON or CSV at all?")
         looks = guess_encoding(b"\n".join(lines[i] for i, _ in bad[:1000]))
         number, at = bad[0]
         what = f"is not UTF-8 (byte 0x{lines[number][at]:02x}); looks like {_NAMES[looks]}"
@@ -206,7 +208,7 @@ def _common() -> dict[str, frozenset[str]]:
     """The frequent characters of each encoding: the first level of the Chinese ones, kana of the Japanese ones."""
 
     def level(name: str, first: int, last: int) -> frozenset[str]:
-        pairs = (bytes([a, b]) for a in range(first, last) for b in range(0xA1, 0xFF))
+        pairs = (bytes([a, b]) for a in range(first, last) for b in (*range(0x40, 0x7F), *range(0xA1, 0xFF)))
         return frozenset(
             "".join(p.decode(name, "ignore") for p in pairs)
             + "\u3001\u3002\uff01\uff0c\uff1a\uff1b\uff1f\u201c\u201d\uff08\uff09"

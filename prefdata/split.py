@@ -84,12 +84,14 @@ def only_once(shares: Mapping[str, float], names: Sequence[str]) -> None:
 
 def shared_prompts(
     signals: Signals, sound: Decisions, kept: npt.NDArray[np.bool_] | None, splits: npt.NDArray[np.int8], names: Sequence[str]
-) -> Finding:  # fmt: skip
+) -> list[Finding]:  # fmt: skip
     """How many rows of the other splits have a prompt (in normal form) that a row of the first one has too.
 
     ``splits`` and ``kept`` have one entry a row of the set. The splits of an input are compared over all ``sound`` rows; what
-    was cut here over the ``kept`` ones, since rows that were dropped before the cut have no split.
+    was cut here over the ``kept`` ones, since rows that were dropped before the cut have no split. Nothing where there is one split.
     """
+    if len(names) < 2:
+        return []
     living = signals.living(np.flatnonzero(~sound.of("drop") if kept is None else kept))
     keys, of = living.column("pair.prompt_key"), splits[living.index]
     shared = (of != 0) & np.isin(keys, keys[of == 0])
@@ -98,4 +100,4 @@ def shared_prompts(
     text = f"{count:,} of {others:,} rows outside {names[0]} have a prompt that stands in {names[0]} too ({by_name})"
     text = text if count else f"no prompt of {names[0]} stands in another split"
     when: Literal["all", "kept"] = "all" if kept is None else "kept"
-    return Finding("shared_prompts", count, others, text, rows=tuple(living.index[shared][:50].tolist()), when=when)
+    return [Finding("shared_prompts", count, others, text, rows=tuple(living.index[shared][:50].tolist()), when=when)]

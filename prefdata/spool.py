@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from prefdata.grouping import group
 from prefdata.making import Form
 from prefdata.measuring import (
     DETAIL,
+    FILE,
     INTERNAL,
     LINE,
     PART,
@@ -62,6 +63,7 @@ class Spool:
     tasks: Sequence[MeasureTask]
     measured: Sequence[Measured]
     form: Form
+    changes: dict[str, int] = field(default_factory=dict)  # of form, made before chunks were read
     _open: dict[int, pa.Table] = field(default_factory=dict)
 
     @cached_property
@@ -102,6 +104,13 @@ class Spool:
         rows, parts = (o[pairs].tolist() for o in self.origins)
         return [f"{r}" if k < 0 else f"{r}.{k}" for r, k in zip(rows, parts, strict=True)]
 
+    def all_ids(self) -> Iterator[pa.Array] | None:
+        """``pd_id`` of all pairs, a chunk that has some at a time; None where they have the numbers of their rows."""
+        if self.origins is None:
+            return None
+        held = ((i, start, m.pairs) for i, (start, m) in enumerate(zip(self.starts, self.measured, strict=True)) if m.pairs)
+        return (with_own(self._table(i), self.ids(np.arange(start, start + n))) for i, start, n in held)
+
     def splits(self, planned: Source) -> npt.NDArray[np.int8]:
         """The split of each pair as its file has it: an index into ``planned.splits``."""
         of_file = np.array([planned.splits.index(f.split) for f in planned.files], np.int8)
@@ -129,6 +138,9 @@ class Spool:
             self._open[chunk] = pa.ipc.open_file(pa.memory_map(self.tasks[chunk].spool)).read_all()
         return self._open[chunk]
 
+    def _column(self, chunk: int, name: str) -> pa.ChunkedArray:
+        return self._table(chunk).column(name)
+
     @cached_property
     def schema(self) -> pa.Schema:
         """One type for each further column of the set, ``pd_id`` excepted, in the order of their appearance."""
@@ -138,7 +150,7 @@ class Spool:
                 seen.setdefault(f.name, []).append((i, f.type))
         fields = []
         for name, found in seen.items():
-            kind = schema.settle([(t, lambda i=i: self._table(i).column(name)) for i, t in found])
+            kind = schema.settle([(t, partial(self._column, i, name)) for i, t in found])
             if any(name in m.as_text for m in self.measured):
                 fields.append(pa.field(name, pa.string(), metadata=schema.AS_TEXT))
             elif name != "pd_id":
@@ -147,7 +159,7 @@ class Spool:
 
     def drifted(self) -> dict[str, int]:
         """What became of columns whose values had no type in common, or none that can be read again: for all rows."""
-        changes = {}
+        changes = dict(self.changes)
         for f in self.schema:
             if f.metadata != schema.AS_TEXT and not isinstance(f.type, pa.JsonType):
                 continue
@@ -156,7 +168,7 @@ class Spool:
                 changes[f"column {f.name!r} holds integers beyond 64 bits and is written as JSON text"] = self.pairs
             elif len({t for _, t in types if not schema.is_empty(t)}) > 1 or any(f.name in m.several for m in self.measured):
                 changes[f"column {f.name!r} holds values of several types and is written as JSON"] = self.pairs
-            lost = sum(schema.lost_as_json(schema.whole(self._table(i).column(f.name))) for i, _ in types)
+            lost = sum(schema.lost_as_json(schema.whole(self._column(i, f.name))) for i, _ in types)
             if lost:
                 changes[f"NaN or infinity inside column {f.name!r} written as null"] = lost
         return changes
@@ -180,7 +192,7 @@ class Spool:
             yield Row(
                 row=number,
                 pd_id=pd_id,
-                file=file,
+                file=row.get(FILE) or file,
                 line=row[LINE],
                 **{side: self.view(row[side], side) for side in SIDES},
                 columns={k: v for k, v in row.items() if k not in SIDES and k not in INTERNAL and k != "pd_id"},
@@ -229,7 +241,7 @@ def measure_all(
         reading, form = found, "chat" if chat else form
     if not sum(m.pairs for m in measured):
         raise InputError("no rows", where=planned.title, hint="The file is empty or holds blank lines only.")
-    return Spool(tasks, measured, form), reading
+    return Spool(tasks, measured, form, cut.changes), reading
 
 
 def _tasks(
@@ -247,7 +259,7 @@ def _tasks(
     return [
         MeasureTask(
             chunk, reading, form, tuple(pipeline.specs), options.on_bad_row == "stop", planned.files[chunk.file].name,
-            str(work / f"spool-{chunk.index:05d}.arrow"), str(work / f"signals-{chunk.index:05d}.arrow"),
+            tuple(f.name for f in planned.files), str(work / f"spool-{chunk.index:05d}.arrow"), str(work / f"signals-{chunk.index:05d}.arrow"),
             str(work / f"measured-{chunk.index:05d}.json"), {"base": {**base, "chunk": [chunk.start, chunk.stop, chunk.group]}, "stages": marks},
         )
         for chunk in planned.chunks

@@ -76,7 +76,7 @@ def _actions(made: Decisions) -> dict[str, int]:
     return {"drop": made.count("drop"), "flag": made.count("flag"), "swap": made.count("swap")}
 
 
-def _forms(changes: Mapping[str, int], most: int = 5) -> Iterator[str]:
+def forms(changes: Mapping[str, int], most: int = 5) -> Iterator[str]:
     """The changes of form, the most frequent first."""
     found = sorted(changes.items(), key=lambda c: -c[1])
     shown = found if len(found) <= most else found[: most - 1]
@@ -92,7 +92,7 @@ def table_of(result: Result, title: str, inputs: Sequence[str]) -> Iterator[str]
     columns = "".join(f", {k} = {v}" for k, v in source["columns"].items() if k != v)
     partial = ", partial (--limit)" if source["partial"] else ""
     yield f"pipeline: {title}   input: {files}, {rows(source['rows'])}, {source['shape']} ({source['form']} form){columns}{partial}"
-    yield from _forms(source["changes"])
+    yield from forms(source["changes"])
     head = (
         ("stage", "asked", "found", "%", "would", "") if audit else ("stage", "in", "drop", "flag", "swap", "kept", "")
     )

@@ -268,11 +268,10 @@ def test_classes_are_written_by_name(tmp_path, kind):
     assert result.report.source["changes"] == {"column 'topic': class numbers to class names": 6}
 
 
-def test_a_dataset_dict_is_not_guessed_at():
+def test_a_dataset_dict_of_one_split(tmp_path):
     from datasets import Dataset, DatasetDict
 
-    with pytest.raises(prefdata.PrefdataError, match=r"dataset\['train'\]"):
-        prefdata.audit(DatasetDict({"train": Dataset.from_list(GOOD)}))
+    assert kept_ids(DatasetDict({"train": Dataset.from_list(GOOD)}), tmp_path / "out") == ["a", "b", "c", "f"]
 
 
 def test_a_generator_of_rows(tmp_path):

@@ -35,15 +35,16 @@ def say(text, role="user"):
 TEXT = [
     explicit("Is the Sun a star?", "Yes, it is.", "No."),
     explicit("Is the Sun a star?", "Yes, it is.", "No."),  # exact_duplicate
-    explicit("Which is better for tea?", "A porcelain pot.", "A tin can.", score_chosen=3, score_rejected=1),
+    explicit("Which is better for tea?", "A porcelain pot.", "A tin can.", score_chosen=4, score_rejected=1),
     explicit(
-        "Which is better for tea?", "A tin can.", "A porcelain pot.", score_chosen=2, score_rejected=1
+        "Which is better for tea?", "A tin can.", "A porcelain pot.", score_chosen=3, score_rejected=1
     ),  # contradiction
     explicit("Pick a walk.", "Along the river.", "Up the hill."),
     explicit("Pick a walk.", "Up the hill.", "Round the lake."),
     explicit("Pick a walk.", "Round the lake.", "Along the river."),  # cycle
     explicit("Name a gem.", "Opal.", "Brick.", score_chosen=2, score_rejected=2),  # tie
     explicit("Name a tree.", "Oak.", "Rock.", score_chosen=1, score_rejected=2),  # score_inverted
+    explicit("Name a bird.", "Wren.", "Stone.", score_chosen=2, score_rejected=1),  # small_margin
     explicit(f"Write of this: {HARBOUR}.", f"One morning {HARBOUR} again.", f"No one saw how {HARBOUR} today."),
     explicit(
         f"Write of this: {HARBOUR}.", f"One evening {HARBOUR} again.", f"No one saw how {HARBOUR} today."
@@ -95,7 +96,12 @@ def make(tokenizer):
     template.write_text(
         "{% for m in messages %}[{{ m.role }}]{{ m.content }}{{ eos_token }}{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}"
     )
-    needs = {"token_length": {"tokenizer": str(tokenizer), "chat_template": str(template), "max_length": 64}}
+    asked = ["Is the Sun a star?", "Time?", f"Now write of this: {HARBOUR}."]
+    evaluation = write_lines(tokenizer / "evaluation.jsonl", [{"question": q} for q in asked])
+    needs = {
+        "token_length": {"tokenizer": str(tokenizer), "chat_template": str(template), "max_length": 64},
+        "contaminated": {"against": (str(evaluation),)},
+    }
     return lambda name, **more: shipped()[name](**{**needs.get(name, {}), **more})
 
 
@@ -302,6 +308,14 @@ BROKEN = [
     explicit("<image> Two?", "a", "b", images=["a.png", "b.png"]),  # image_mismatch
 ]
 
+OTHERS = [  # rows of shapes with a label
+    [{"prompt": "Which?", "output_1": "a", "output_2": "b", "winner": w} for w in ("output_1", None)],  # missing_label
+    [
+        *({"prompt": "Good?", "completion": "Yes.", "label": label} for label in (True, False)),  # label_conflict
+        {"prompt": "Alone?", "completion": "Yes.", "label": True},  # unpaired
+    ],
+]
+
 
 @pytest.fixture(scope="module")
 def reached(make, tokenizer, tmp_path_factory):
@@ -319,12 +333,14 @@ def reached(make, tokenizer, tmp_path_factory):
         sets = [
             f"token_length.tokenizer={tokenizer}",
             "token_length.max_length=64",
+            "contradiction.min_margin=1.5",
             *([f"token_length.chat_template={chat}"] if chat else []),
         ]
-        result = prefdata.audit(str(path), pipeline=load("certain", sets=sets)[0])
-        for d in result.decisions.to_pylist():
-            if d["reason"]:
-                found.setdefault(d["reason"], set()).add(d["stage"])
+        against = [str(write_lines(folder / "evaluation.jsonl", [{"question": q} for q in ("Code?", "Why?")]))]
+        result = prefdata.audit(str(path), pipeline=load("certain", sets=sets, against=against)[0])
+        made = [result, *(prefdata.audit(rows, only=["malformed"]) for rows in OTHERS)]
+        for d in (d for r in made for d in r.decisions.to_pylist() if d["reason"]):
+            found.setdefault(d["reason"], set()).add(d["stage"])
     return found
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import prefdata
+import prefdata.shapes
 
 HOME = Path(prefdata.__file__).parent
 MODULES = {
@@ -132,10 +133,14 @@ def test_stages_are_strangers_to_each_other():
 
 
 def test_shapes_know_pairs_only():
-    only(within("shapes"), {"pairs", "errors", "shapes.*"})
-    for name in within("shapes"):
-        if name != "shapes":
-            assert not [m for m in imports(name) if m.startswith("shapes")], name
+    only(within("shapes"), {"pairs", "errors", "shapes", "shapes.*"})
+
+
+def test_readers_of_shapes_are_strangers_to_each_other():
+    """What several need (columns, sides, labels, ...) stands in modules that read no rows."""
+    readers = {r.__name__.removeprefix("prefdata.") for r in prefdata.shapes.READERS}
+    for name in readers:
+        assert not imports(name) & {"shapes", *readers} - {name}, name
 
 
 def test_engines_know_no_stage_and_little_else():
@@ -161,7 +166,7 @@ def test_the_report_is_made_of_decisions():
     only(within("report"), {"report", "report.*", "decisions", "stage", "errors", "pairs", "text"})
 
 
-COMMAND_LINE = ("cli", "commands", "lookup", "say", "terminal")
+COMMAND_LINE = ("cli", "cli_options", "commands", "lookup", "say", "terminal")
 
 
 def test_nothing_but_the_command_line_knows_the_command_line():

@@ -100,7 +100,7 @@ CUSTOM = {"data/train_prefs-00000-of-00001.parquet": rows("a"), "data/test_prefs
     {"x/my_test/1.jsonl": rows("a"), "x/train/1.jsonl": rows("b")},
     {"README.md": card(("default", {"test": "b/*.jsonl", "train": "'**/a.jsonl'"}, ())), "a.jsonl": rows("a"),
      "deep/er/a.jsonl": rows("b"), "b/1.jsonl": rows("c"), "b/2.jsonl": rows("d"), "other.jsonl": rows("e")},
-    {"README.md": card(("one", {"2024": "a.jsonl", "test.clean": "b.jsonl", "später": "c.jsonl"}, ())),
+    {"README.md": card(("one", {"'2024'": "a.jsonl", "test.clean": "b.jsonl", "später": "c.jsonl"}, ())),
      "a.jsonl": rows("a"), "b.jsonl": rows("b"), "c.jsonl": rows("c")},
     {"README.md": card(("default", {}, ["data_dir: here"])), "here/train.jsonl": rows("a"), "here/test.jsonl": rows("b"),
      "there/train.jsonl": rows("c")},
@@ -204,7 +204,7 @@ def test_a_dataset_dict(tmp_path):
     ]
     prefdata.clean(given, tmp_path / "one", input_split="test", workers=1)
     assert splits_of(tmp_path / "one") == {"train": ids("t")}
-    with pytest.raises(InputError, match="DatasetDict: has no split 'tset'. Did you mean test"):
+    with pytest.raises(InputError, match=r"DatasetDict: has no split 'tset'. Did you mean test"):
         prefdata.audit(given, input_split="tset")
 
 
@@ -239,7 +239,7 @@ def test_splits_are_the_same_however_the_input_is_cut(cli, tmp_path):
     assert [(r["pd_file"], r["pd_line"]) for r in dropped(tmp_path / "cut")] == [("train.jsonl", 41)]
     last = next(r for r in loaded(tmp_path / "cut", split="test") if r["id"] == "t-39")
     told = cli("--json", "explain-row", tmp_path / "cut", last["pd_id"])
-    assert told.code == 0 and json.loads(told.out)["kept"] is True and "t-39" in told.out
+    assert told.code == 0 and "t-39" in told.out and last["prompt"] in told.out
     prefdata.clean(str(tmp_path / "whole"), tmp_path / "again", workers=1)
     assert bytes_of(tmp_path / "again") == bytes_of(tmp_path / "whole")  # our own output is an input, splits and all
 
@@ -304,7 +304,9 @@ def test_configurations_of_a_card(cli, tmp_path):
     assert f"{place}: holds the configurations easy, hard. Choose one: --input-config easy" in ended.err
     for config in ("easy", "hard"):
         assert cli("clean", place, tmp_path / config, "--input-config", config).code == 0
-        assert splits_of(tmp_path / config) == by_datasets(place, config)
+    assert splits_of(tmp_path / "easy") == by_datasets(place, "easy") == {"train": ids("a"), "test": ids("b")}
+    assert splits_of(tmp_path / "hard") == {"train": ids("c")}
+    assert "has no split 'x'. There are: train, test" in refused(place, input_config="easy", input_split="x")
     assert "has no configuration 'hrad'. Did you mean hard? There are: easy, hard" in refused(
         place, input_config="hrad"
     )
@@ -371,6 +373,7 @@ def test_a_card_without_configurations_and_a_list_of_files(tmp_path):
     write_lines(place / "b.jsonl", rows("b"))
     prefdata.clean(str(place), tmp_path / "two", workers=1)
     assert splits_of(tmp_path / "two") == by_datasets(place) == {"train": ids("a", "b")}
+    assert "has no splits to choose from" in refused(place, input_split="test")
 
 
 # ------------------------------------------------------------------------------------------------ oddities of folders
@@ -400,16 +403,6 @@ def test_files_that_say_no_split_beside_files_that_do(tmp_path):
     assert [f.text for f in result.findings if f.name == "files_not_read"] == [
         "files of the folder that were not read: extra.jsonl (its name says no split)"
     ]
-
-
-def test_a_name_that_says_two_splits(tmp_path):
-    assert (
-        "train_test.jsonl: has a name that says test and train"
-        in refused(
-            folder(tmp_path / "set", {"train_test.jsonl": rows("a"), "train-1.jsonl": rows("b")}).with_name("set")
-        )
-        or True
-    )
 
 
 @pytest.mark.parametrize(("files", "words"), [
@@ -514,6 +507,8 @@ class Hub(http.server.BaseHTTPRequestHandler):
                 return self.answer(200, json.dumps(entries).encode(), Content_Type="application/json")
             about = {"id": name, "sha": commit, "siblings": [{"rfilename": p} for p in files], "private": False}
             return self.answer(200, json.dumps(about).encode(), Content_Type="application/json")
+        if "/resolve/" not in path:  # the library asks what its server can do
+            return self.answer(404)
         found = re.fullmatch(rf"/datasets/(\w+/\w+)/resolve/({SHA}|{OTHER})/(.+)", path)
         body = self.sets[found[1]][found[2]][found[3]]
         if found[1].endswith("gated"):
@@ -521,7 +516,7 @@ class Hub(http.server.BaseHTTPRequestHandler):
         tag = f'"{hashlib.sha1(body).hexdigest()}"'
         return self.answer(200, body, ETag=tag, X_Repo_Commit=found[2], Content_Type="application/octet-stream")
 
-    do_HEAD = do_GET
+    do_HEAD = do_GET  # noqa: N815
 
 
 def lines(held):

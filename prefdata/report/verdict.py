@@ -14,7 +14,7 @@ def is_note(name: str, value: object) -> bool:
     """Whether a finding is told beside the table and the verdict too, and not with its stage alone."""
     always = ("length_not_checked", "contamination_not_checked")
     return name in always or (
-        name in ("shared_prompts", "files_not_read", "evaluation_prompts", "margin_unknown") and bool(value)
+        name in ("shared_prompts", "files_not_read", "kto_rows", "evaluation_prompts", "margin_unknown") and bool(value)
     )
 
 

@@ -9,13 +9,13 @@ A reader is a module with ``SHOWN`` (the forms that it reads, with examples), ``
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from prefdata.errors import ConfigError, InputError, did_you_mean
 from prefdata.pairs import Fault, Pair
-from prefdata.shapes import pair_columns
+from prefdata.shapes import arena, comparisons, pair_columns, ranked, rated_rows, scored, tree, two_answers, unpaired, votes
 from prefdata.shapes.columns import Asked, Columns, Row, Shown
 
 __all__ = ["Asked", "Columns", "Made", "Reading", "Row", "Shown", "find_reading"]
@@ -23,8 +23,18 @@ __all__ = ["Asked", "Columns", "Made", "Reading", "Row", "Shown", "find_reading"
 Made = Pair | Fault | list[Pair | Fault]
 READERS: tuple[Any, ...] = (
     pair_columns,
+    votes,
+    arena,
+    two_answers,
+    comparisons,
+    scored,
+    ranked,
+    tree,
+    unpaired,
+    rated_rows,
 )  # in the order in which their columns count, where a set has those of several
 SHAPES: tuple[Shown, ...] = tuple(s for reader in READERS for s in reader.SHOWN)
+_BY_NAME = {r.__name__.rsplit(".", 1)[1]: r for r in READERS}
 _SETS = 100  # sets of columns that are looked at one by one
 
 
@@ -60,14 +70,16 @@ class Reading:
     def read(self, row: Row) -> tuple[str, Made]:
         """The name of the row's form, and what it gives: a pair, a fault, or several of these."""
         columns = self.layout(row)
+        if columns.grouped:
+            return self.read_group([row])
         got: tuple[str, Made] = _reader(columns.shape).read(row, columns, self.asked)
         return got
 
     def key(self, row: Row) -> str | None:
-        """What rows of one group share; None for a row that stands alone."""
+        """What rows of one group share; None for a row that stands alone. Rows that are read differently share none."""
         columns = self.layout(row)
         found: str | None = _reader(columns.shape).key(row, columns) if columns.grouped else None
-        return found
+        return None if found is None else f"{self.layouts.index(columns)} {found}"
 
     def read_group(self, rows: Sequence[Row]) -> tuple[str, list[Pair | Fault]]:
         """The name of the form of rows of one group, and what they give; each tells its members."""
@@ -75,11 +87,20 @@ class Reading:
         got: tuple[str, list[Pair | Fault]] = _reader(columns.shape).read_group(rows, columns, self.asked)
         return got
 
+    def tally(self, rows: Sequence[Row]) -> Mapping[str, int]:
+        """What the reader of these rows, one group or one row, counts of them; nothing for most readers."""
+        columns = self.layout(rows[0])
+        count = getattr(_reader(columns.shape), "tally", None)
+        found: Mapping[str, int] = count(rows, columns) if columns.grouped and count else {}
+        return found
+
     def named(self) -> dict[str, str]:
-        """Which column is what, for people: of the form that most rows may be expected to have, then of the others."""
-        out = dict(self.layouts[0].named())
-        for columns in self.layouts[1:]:
-            out |= {f"{k} ({columns.shape})": v for k, v in columns.named().items() if out.get(k) != v}
+        """Which column is what, for people; ``a or b`` where rows differ in it."""
+        out: dict[str, str] = {}
+        for columns in self.layouts:
+            for part, name in columns.named().items():
+                known = out.get(part, "").split(" or ")
+                out[part] = name if known == [""] else " or ".join(dict.fromkeys([*known, name]))
         return out
 
     def __str__(self) -> str:
@@ -87,7 +108,7 @@ class Reading:
 
 
 def _reader(name: str) -> Any:
-    return next(r for r in READERS if r.__name__.rsplit(".", 1)[1] == name)
+    return _BY_NAME[name]
 
 
 def find_reading(

@@ -12,7 +12,7 @@ PROMPTS = (
     "prompt", "question", "instruction", "query", "conversations", "conversation", "messages", "history", "user_prompt",
     "user_input", "input", "post",
 )  # fmt: skip
-_SYSTEMS = ("system", "system_prompt", "system_message")
+SYSTEMS = ("system", "system_prompt", "system_message")
 _ORDER = ("prompt", "context", "system", "chosen", "rejected")
 
 
@@ -106,7 +106,7 @@ def asking(names: Sequence[str], asked: Asked, used: Iterable[str]) -> dict[str,
         found["prompt"] = prompt
     if "context" not in found and prompt == "instruction" and "input" in free:
         found["context"] = "input"
-    system = found.get("system") or first_of(free, _SYSTEMS)
+    system = found.get("system") or first_of(free, SYSTEMS)
     if system is not None:
         found["system"] = system
     return found

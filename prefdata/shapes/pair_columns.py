@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from prefdata.pairs import Fault, Pair
-from prefdata.shapes import conversation, explicit, transcript
-from prefdata.shapes.columns import Asked, Columns, Row, Shown, asking, number, value
+from prefdata.shapes import answers, conversation, explicit, transcript
+from prefdata.shapes.columns import Asked, Columns, Row, Shown, asking, value
 from prefdata.shapes.sides import pair_of, read_asked
 
+_OBJECTS = "answer_objects"
 SHOWN = (
     Shown(explicit.NAME, explicit.TITLE, (explicit.EXAMPLE,)),
     Shown("chat", "prompt/chosen/rejected as messages", ({
@@ -25,8 +26,12 @@ SHOWN = (
     Shown("alpaca", "Alpaca (instruction, input)", ({
         "instruction": "Answer in one word.", "input": "What do bees make?", "chosen": "Honey.", "rejected": "Milk.",
     },)),
+    Shown(_OBJECTS, "two answers as objects (pos_answer/neg_answer, chosen/rejected)", ({
+        "question": "What do bees make?", "pos_answer": {"answer": "Honey.", "score": 1.0},
+        "neg_answer": {"answer": "Milk.", "score": -1.0},
+    },)),
 )  # fmt: skip
-_FORMS = tuple(s.name for s in SHOWN)
+_FORMS = tuple(s.name for s in SHOWN if s.name != _OBJECTS)
 PARTS = ("prompt", "chosen", "rejected", "system", "context")
 _PAIRS = (
     ("chosen", "rejected"), ("chosen_response", "rejected_response"), ("response_chosen", "response_rejected"),
@@ -36,7 +41,8 @@ _PAIRS = (
     ("preferred_response", "dispreferred_response"), ("winning_response", "losing_response"), ("y_w", "y_l"),
     ("response_j", "response_k"), ("response", "rejected_response"), ("better", "worse"), ("positive", "negative"),
     ("win", "lose"), ("winner_response", "loser_response"), ("good_response", "bad_response"),
-    ("messages", "rejected_messages"), ("messages", "rejected_response"),
+    ("messages", "rejected_messages"), ("messages", "rejected_response"), ("pos_answer", "neg_answer"),
+    ("positive_answer", "negative_answer"), ("winner", "loser"),
 )  # fmt: skip
 _SCORES = (
     ("score_chosen", "score_rejected"), ("chosen_score", "rejected_score"), ("chosen_rating", "rejected_rating"),
@@ -66,9 +72,8 @@ def find(names: Sequence[str], asked: Asked, head: Sequence[Row]) -> Columns | N
     shown = [parts[p] for p in PARTS if p in parts]
     whole = ("output",) if chosen == "output.0" else ()
     taken = tuple(str(c) for c in shown if c in names) + whole
-    return Columns(
-        "pair_columns", parts, tuple(c.split(".")[0] for c in (chosen, rejected)), taken, scored=bool(scores)
-    )
+    needs = tuple(c.split(".")[0] for c in (chosen, rejected))
+    return answers.in_columns(Columns("pair_columns", parts, needs, taken, scored=bool(scores)), head)
 
 
 def read(row: Row, columns: Columns, asked: Asked) -> tuple[str, Pair | Fault]:
@@ -78,6 +83,10 @@ def read(row: Row, columns: Columns, asked: Asked) -> tuple[str, Pair | Fault]:
     if isinstance(got, Fault):
         return explicit.NAME, got
     prompt, system, changes = got
+    objects = "text" in columns.parts and (answers.is_object(chosen) or answers.is_object(rejected))
+    if objects:
+        chosen, of_chosen = answers.parted(chosen, columns["text"])
+        rejected, of_rejected = answers.parted(rejected, columns["text"])
     if columns["chosen"] == "messages" and isinstance(chosen, list) and isinstance(rejected, str):
         rejected = [*chosen[:-1], {"role": "assistant", "content": rejected}]
     only = asked.shape if asked.shape in _FORMS else None
@@ -86,8 +95,13 @@ def read(row: Row, columns: Columns, asked: Asked) -> tuple[str, Pair | Fault]:
         if changes:
             pair = replace(pair, changes=(*pair.changes, *changes))
         if columns.scored:
-            scores = columns.all("scores")
-            pair.scores = number(value(row, scores[0])), number(value(row, scores[1]))
+            part = "rank" if "rank" in columns.parts else "score"
+            better, worse = columns.all("scores") or columns.all("rank")
+            pair.scores = answers.score_of(value(row, better), part), answers.score_of(value(row, worse), part)
+        if objects:
+            pair.extra = answers.information(of_chosen, of_rejected) or None
+    if objects:
+        return _OBJECTS, pair
     if name == explicit.NAME and columns["prompt"] == "instruction":
         name = "alpaca"
     return name, pair

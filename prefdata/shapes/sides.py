@@ -11,6 +11,7 @@ from prefdata.shapes import conversation, explicit, transcript
 from prefdata.shapes.columns import Columns, Row, value
 
 _ROLES = ("role", "from")
+_LIKE = {explicit.NAME: ("chat", "sharegpt", "alpaca")}  # names of what ``explicit`` reads too
 
 
 def read_asked(row: Row, columns: Columns) -> tuple[Any, str | None, tuple[str, ...]] | Fault:
@@ -51,11 +52,12 @@ def pair_of(
     asked = _messages(prompt)
     sharegpt = sharegpt or _is_sharegpt(asked)
     for shape in (explicit, conversation, transcript):
-        forced = only == shape.NAME or (only in ("chat", "sharegpt", "alpaca") and shape is explicit)
-        if forced or (only is None and shape.fits(asked, *sides)):
+        if (only is None or only in (shape.NAME, *_LIKE.get(shape.NAME, ()))) and shape.fits(asked, *sides):
             got = shape.pair(asked, *sides, system)
             chat = isinstance(got, Pair) and isinstance(got.prompt, list)
             return "sharegpt" if sharegpt else "chat" if chat and shape is explicit else shape.NAME, got
+    if only in (conversation.NAME, transcript.NAME):
+        return only, Fault("bad_type", f"the answers are no {only}s")
     if asked is None and any(isinstance(s, list) for s in sides):
         return explicit.NAME, Fault("bad_type", "one answer is text, the other messages, and there is no prompt")
     return explicit.NAME, Fault("missing_field", "prompt is missing")

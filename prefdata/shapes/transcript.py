@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from prefdata.pairs import Fault, Pair
@@ -13,6 +14,7 @@ EXAMPLE: dict[str, Any] = {
     "chosen": "\n\nHuman: What do bees make?\n\nAssistant: Honey.",
     "rejected": "\n\nHuman: What do bees make?\n\nAssistant: Milk.",
 }
+SPLIT = "transcript split into prompt and answer"  # a change that pairs of any reader may tell
 _HUMAN, _ASSISTANT = "\n\nHuman:", "\n\nAssistant:"
 _TURN = re.compile(r"\n\n(Human|Assistant):")
 
@@ -27,7 +29,7 @@ def pair(prompt: Any, chosen: Any, rejected: Any, system: str | None) -> Pair | 
     for name, value in (("chosen", chosen), ("rejected", rejected)):
         if value.rfind(_HUMAN) > value.rfind(_ASSISTANT):
             return Fault("bad_messages", f"{name} ends with a human turn, not the assistant's")
-    changes: tuple[str, ...] = ("transcript split into prompt and answer",)
+    changes: tuple[str, ...] = (SPLIT,)
     halves = [_cut(value, value.rfind(_ASSISTANT)) for value in (chosen, rejected)]
     if halves[0][0] != halves[1][0]:
         # Two assistant turns in a row on one side: the answer is all that follows the last human turn.
@@ -55,7 +57,8 @@ def to_messages(pair: Pair) -> Pair:
         for who, text in zip(parts[1::2], parts[2::2], strict=True)
     ]
     answers = [[{"role": "assistant", "content": str(s).removeprefix(" ")}] for s in (pair.chosen, pair.rejected)]
-    return Pair(asked, answers[0], answers[1], (*pair.changes, "transcript turns to messages"))
+    changes = (*pair.changes, "transcript turns to messages")
+    return replace(pair, prompt=asked, chosen=answers[0], rejected=answers[1], changes=changes)
 
 
 def _cut(value: str, marker: int) -> tuple[str, str]:

@@ -37,17 +37,17 @@ class Contaminated(Stage):
     Why it matters: a model that was trained on the questions of a test is better at that test and at nothing else; the
     result cannot be compared with anyone's, and nobody sees it afterwards.
 
-    How it decides: the prompts of the evaluation sets (``against``: files, globs, folders in any form that is read here,
-    with or without answers) are compared with each prompt, and with the user's last turn where a prompt has more than that
-    (system text, earlier turns). They are the same if their normal forms are equal, or if they share at least the limit of
-    their word pairs (Jaccard index) and all numbers, negations, symbols and code, in order: a template with another number
-    is another question. All are compared exactly, none is left to chance. Prompts of fewer than 4 words must be equal, and
-    are flagged only, since everybody says them. A finding for each file says how many of its prompts occur, and where. The
-    score is the highest index; below the limit it is told down to 0.1 under it.
+    How it decides: the prompts of the evaluation sets (``against``: files, globs, folders, in any form, with or without
+    answers) are compared with each prompt, and with the user's last turn where a prompt holds more than that (system text,
+    earlier turns). They are the same if their normal forms are equal, or if they share at least the limit of their word
+    pairs (Jaccard index) and all numbers, negations, symbols and code, in order: a template with another number is another
+    question. The limit must hold once more without the word pairs that stand in more than 1 of 50 prompts of a file (and in
+    more than 10), which are its template. Each is compared exactly. Prompts of fewer than 4 words must be equal, and are
+    flagged only: everybody says them. The score is the lower of the two indices, told down to 0.1 below the limit. A finding
+    for each file says how many of its prompts occur, and where.
 
-    What it misses: paraphrases and translations; answers of the evaluation set in other words than its prompts; questions
-    asked in an earlier turn; questions with options, passages or instructions put around them, unless the evaluation file
-    has these in the same column; images.
+    What it misses: paraphrases and translations; questions asked in an earlier turn, or with options, passages or
+    instructions put around them that the evaluation file has in other columns; answers of the evaluation set; pictures.
 
     References: z-lab/dflash#43, huggingface/open-r1#416, allenai/open-instruct#403, marin-community/marin#6852
     """
@@ -58,7 +58,7 @@ class Contaminated(Stage):
     }
     measured: ClassVar[frozenset[str]] = frozenset({"against"})  # only whether there is any
     drops: ClassVar[Literal["above", "below"] | None] = "above"
-    scale: ClassVar[str] = "highest Jaccard index of word pairs with a prompt of the evaluation sets, 0-1 (1: the same)"
+    scale: ClassVar[str] = "Jaccard index of word pairs with the nearest prompt of the evaluation sets, 0-1"
 
     against: tuple[str, ...] = ()
     """Evaluation sets: paths, globs, folders."""

@@ -1,4 +1,4 @@
-"""Pairs that cannot all be true: answers preferred both ways round, cycles, ties, and labels against their scores."""
+"""Pairs that cannot all be true: answers preferred both ways round, cycles, and labels against their scores."""
 
 from __future__ import annotations
 
@@ -34,10 +34,9 @@ class Contradiction(Stage):
     pair (nor any, if the sides of their own pair are that near). Of two answers with votes both ways the side with fewer votes is dropped and the majority flagged; without
     a majority all are dropped. Cycles over what remains lose the set of votes that costs least (exact up to 11
     answers in one knot, by local search beyond; equal costs by a hash of the texts, so that the order of rows does
-    not matter); the rows that close the cycle with a dropped one are flagged. Equal scores of both answers: a tie,
-    dropped; a higher score for the rejected answer is flagged. With a ``min_margin``, pairs whose chosen answer is ahead by
-    less than that on the scale of the scores are dropped (or flagged, as ``action`` says), ties that were to stay
-    among them, and have no vote. The score of a row is the share of the votes on its
+    not matter); the rows that close the cycle with a dropped one are flagged. A higher score for the rejected answer is
+    flagged. With a ``min_margin``, pairs whose chosen answer is ahead by less than that on the scale of the scores are
+    dropped (or flagged, as ``action`` says), ties that were to stay among them, and have no vote; nor has any tie. The score of a row is the share of the votes on its
     two answers that speak against it.
 
     What it misses: contradictions between paraphrased answers or prompts, and single wrong labels.
@@ -51,7 +50,6 @@ class Contradiction(Stage):
         " round. The minority is dropped; without a majority all are. Read them and decide, or collect another vote.",
         "cycle": "This pair and others of its prompt prefer in a circle (a over b over c over a). The votes that cost"
         " least are dropped, the rest of the circle is flagged; peer names another row of it.",
-        "tie": "Both answers have the same score, so their order is chance. Drop such rows, or use a finer score.",
         "score_inverted": "The rejected answer has the higher score. If many rows are flagged, a sign or a column was"
         " mixed up where the pairs were made.",
         "small_margin": "The score of the chosen answer is above the other one's by less than min_margin: whoever gave them"
@@ -63,7 +61,6 @@ class Contradiction(Stage):
 
     near: float = Field(0.9, gt=0, le=1)
     action: Literal["drop", "flag"] = "drop"
-    ties: Literal["drop", "flag", "keep"] = "drop"
     inverted: Literal["flag", "drop", "keep"] = "flag"
     min_margin: float = Field(0, ge=0, allow_inf_nan=False)
 
@@ -75,9 +72,9 @@ class Contradiction(Stage):
             chosen, rejected = (signals.column(name).astype(np.float64) for name in _SCORES)
             if self.inverted != "keep":
                 out.mark(rejected > chosen, self.inverted, "score_inverted")
-            if self.ties != "keep":
-                out.mark(chosen == rejected, self.ties, "tie", score=np.nan)
             votes, margin = chosen != rejected, chosen - rejected
+        if "pair.tie" in signals.names:  # there only if ties were asked to be kept
+            votes &= signals.column("pair.tie") != True  # noqa: E712 - null for broken rows
         if self.min_margin and len(out):
             small = self._small_margin(out, margin)
             votes &= ~(small & out.of("drop"))  # what is dropped for that has no vote either

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
@@ -12,11 +13,9 @@ from prefdata.decisions import Decisions, Finding, Signals
 from prefdata.pairs import Pairs
 from prefdata.stage import Stage
 
-MARKS = ("<|", "</s>", "<s>", "[INST]", "[/INST]", "<start_of_turn>", "<end_of_turn>", "<bos>", "<eos>")
-_NAMES = ("im_start", "im_end", "endoftext", "eot_id", "eom_id", "begin_of_text", "end_of_text", "start_header_id",
-          "end_header_id", "user", "assistant", "system", "end", "pad", "endofprompt", "end_of_turn", "start_of_turn",
-          "bos", "eos", "return", "channel", "message", "call")  # fmt: skip
-_EXACT = frozenset(f"<|{n}|>" for n in _NAMES)
+MARKS = ("</s>", "<s>", "[INST]", "[/INST]", "<<SYS>>", "<</SYS>>", "<start_of_turn>", "<end_of_turn>", "<bos>", "<eos>",
+         "<pad>", "<unk>")  # fmt: skip
+_BARS = re.compile(r"<[|\uff5c][^\s<>|\uff5c]{1,40}[|\uff5c]>")  # <|im_end|>, and DeepSeek's with wide bars
 
 
 class Malformed(Stage):
@@ -45,9 +44,10 @@ class Malformed(Stage):
         "bad_messages": "A message has no role or an unknown one, or an answer does not end with the assistant's turn.",
         "prompt_mismatch": "The two answers were given to different prompts (their earlier turns or system texts differ), so comparing them means nothing.",
         "image_mismatch": "The number of <image> placeholders and of images differ.",
-        "tie": "The label says that neither answer is better. There is no pair in that; --ties keep leaves such rows in, flagged and with pd_strength 0.",
+        "tie": "The label says that neither answer is better, or both have the same score. There is no pair in that; --ties keep leaves such rows in, flagged and with pd_strength 0.",
         "missing_label": "Both answers are there, but the label is null, empty or names neither. Which one is better is never guessed: label the row, or say with --labels what the value means.",
-        "unpaired": "The row has one answer with a label of its own (KTO form), and no other row of its prompt has the opposite label. It cannot be a pair; train on such rows with KTO.",
+        "unpaired": "The row has one answer with a label or a rating of its own (KTO form), and no other row of its prompt has the opposite label, or any rated answer. It cannot be a pair; train on such rows with KTO.",
+        "label_conflict": "The row has one answer with a label of its own (KTO form), and another row has the same prompt, the same answer and the opposite label. Neither is put into a pair: say which label is right.",
     }
     measured: ClassVar[frozenset[str]] = frozenset()
 
@@ -89,6 +89,4 @@ class Malformed(Stage):
 
 
 def _special(text: str) -> bool:
-    if "<|" in text and any(mark in text for mark in _EXACT):
-        return True
-    return any(mark in text for mark in MARKS[1:])
+    return any(mark in text for mark in MARKS) or (("<|" in text or "<\uff5c" in text) and _BARS.search(text) is not None)

@@ -11,8 +11,10 @@ import pytest
 from frame import decide, having, signals
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from written import dropped, write_lines
 
 from prefdata import acyclic
+from prefdata.errors import ConfigError
 from prefdata.stages.contradiction import Contradiction
 
 NAMES = ["Walk.", "Swim.", "Stretch.", "Dance.", "Sleep.", "Read.", "Rest."]
@@ -126,8 +128,8 @@ def test_what_is_not_asked_here():
 def test_scores():
     rows = [(f"p{i}", "a", "b") for i in range(4)]
     scores = {"score_chosen": [8.0, 7.0, 3.0, None], "score_rejected": [8.0, 3.0, 9.0, 1.0]}
-    assert decide(rows, Contradiction(), **scores).by_reason() == {"tie": {"drop": 1}, "score_inverted": {"flag": 1}}
-    assert not decide(rows, Contradiction(ties="keep", inverted="keep"), **scores).action.any()
+    assert decide(rows, Contradiction(), **scores).by_reason() == {"score_inverted": {"flag": 1}}
+    assert not decide(rows, Contradiction(inverted="keep"), **scores).action.any()
 
 
 def test_only_flags_when_asked():
@@ -189,3 +191,57 @@ def test_sides_that_are_near_each_other_are_nobody_elses():
         also = other.replace(words[20] + " ", "").replace(words[50], "religion").replace(words[80], "substance")
         rows += [(f"prompt {n}", first, less), (f"prompt {n}", other, also)]
     assert decide(rows, Contradiction()).count("drop") == 0
+
+
+def test_small_margins():
+    """Ahead by less than the limit; the limit itself stays, and so does the wrong way round, which has its own word."""
+    rows = [(f"p{i}", "a", "b") for i in range(6)]
+    scores = {"score_chosen": [8.0, 8.0, 8.0, 3.0, 5.0, None], "score_rejected": [7.75, 7.5, 8.0, 9.0, 1.0, 1.0]}
+    made = decide(rows, Contradiction(min_margin=0.5), **scores)
+    words = [None if r < 0 else made.reasons[r] for r in made.reason]
+    assert words == ["small_margin", None, "small_margin", "score_inverted", None, None]
+    assert made.action.tolist() == [2, 0, 2, 1, 0, 0] and np.isnan(made.score[0])
+    assert [(f.name, f.value, f.n) for f in made.findings] == [("margin_unknown", 1, 6)]
+    flagged = decide(rows, Contradiction(min_margin=0.5, action="flag"), **scores)
+    assert flagged.by_reason()["small_margin"] == {"flag": 2}
+    assert "small_margin" not in decide(rows, Contradiction(), **scores).by_reason()
+
+
+def test_a_pair_dropped_for_its_margin_has_no_vote():
+    rows = [("p", "a", "b"), ("p", "b", "a")]
+    scores = {"score_chosen": [5.1, 9.0], "score_rejected": [5.0, 1.0]}
+    assert decide(rows, Contradiction(), **scores).count("drop") == 2
+    made = decide(rows, Contradiction(min_margin=1), **scores)
+    assert made.action.tolist() == [2, 0] and made.by_reason() == {"small_margin": {"drop": 1}}
+    assert decide(rows, Contradiction(min_margin=1, action="flag"), **scores).by_reason() == {
+        "contradiction": {"flag": 2}
+    }
+
+
+def test_a_margin_without_scores_is_refused():
+    for scores in ({}, {"score_chosen": [1.0, None], "score_rejected": [None, 1.0]}):
+        with pytest.raises(ConfigError, match="no pair has two scores"):
+            decide([("p", "a", "b"), ("q", "a", "b")], Contradiction(min_margin=0.5), **scores)
+
+
+def test_min_margin_of_the_command_line(cli, tmp_path):
+    rows = [
+        {"prompt": "What do bees make?", "chosen": "Honey.", "rejected": "Milk.", "score_chosen": 4, "score_rejected": 3.5},
+        {"prompt": "Where do owls sleep?", "chosen": "In trees.", "rejected": "At sea.", "score_chosen": 4, "score_rejected": 1},
+    ]  # fmt: skip
+    path = write_lines(tmp_path / "rows.jsonl", rows)
+    ended = cli("clean", path, tmp_path / "out", "--min-margin", 1)
+    assert ended.code == 0 and "small_margin 1" in ended.out
+    (lost,) = dropped(tmp_path / "out")
+    assert lost["pd_code"] == "small_margin" and lost["score_chosen"] - lost["score_rejected"] == 0.5
+    assert "small_margin" not in cli("audit", path, "--min-margin", 0.5).out
+    write_lines(path, [{k: r[k] for k in ("prompt", "chosen", "rejected")} for r in rows])
+    for argv in (
+        ("--min-margin", 1),
+        ("--min-margin", "nan"),
+        ("--min-margin", -1),
+        ("--min-margin", 1, "--skip", "contradiction"),
+    ):
+        ended = cli("audit", path, *argv)
+        assert ended.code == 2 and "min" in ended.err and "Traceback" not in ended.err, argv
+    assert cli("audit", path, "--min-margin", 0).code == 0

@@ -88,7 +88,7 @@
   }
 
   // -------------------------------------------------------------- a card
-  const place = (r) => `${r.file}${r.line === undefined ? "" : `:${r.line}`}${r.columns && r.columns.id ? ` · id ${r.columns.id}` : ""}`;
+  const place = (r) => `${r.pd_id === String(r.row) ? "" : `pd_id ${r.pd_id} · `}${r.file}${r.line === undefined ? "" : `:${r.line}`}${r.columns && r.columns.id ? ` · id ${r.columns.id}` : ""}`;
   function block(parent, label, r, side) {
     const text = r[side] || "", cut = r.lengths && r.lengths[side];
     parent.append(make("p", "label", label));

@@ -1,0 +1,63 @@
+"""Options that several commands take, and how the text of one becomes a value."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from prefdata.errors import ConfigError
+
+# fmt: off
+_IN = "File, glob, folder, hf:NAME or - for stdin; several; then the output folder."
+AuditPlaces = Annotated[list[str], typer.Argument(metavar="IN... [OUT]", help=_IN, show_default=False)]
+ConvertPlaces = Annotated[list[str], typer.Argument(metavar="IN... OUT", help="File, glob, folder, hf:NAME or - for stdin; several; then the output: a folder (hf-*, llamafactory), or a .jsonl file or - for stdout.", show_default=False)]
+CleanPlaces = Annotated[list[str], typer.Argument(metavar="IN... OUT", help=_IN, show_default=False)]
+PipelineOption = Annotated[str | None, typer.Option("-p", "--pipeline", metavar="NAME|FILE", help="Default: ./prefdata.yaml, else the shipped 'default'.")]
+SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="STAGE.PARAM=VALUE", help="Override a parameter; repeatable.")]
+OnlyOption = Annotated[str | None, typer.Option(metavar="A,B", help="These stages only.")]
+SkipOption = Annotated[str | None, typer.Option(metavar="A,B", help="Leave these stages out.")]
+ColumnsOption = Annotated[str | None, typer.Option(metavar="prompt=question,...", help="Which column is what; else detected.")]
+FormatInOption = Annotated[str, typer.Option(metavar="auto|jsonl|json|csv|parquet|hf", help="What the input files are; auto: by name and content.")]
+EncodingOption = Annotated[str | None, typer.Option(metavar="NAME", help="Encoding of text files that are not UTF-8: gb18030, utf-16, latin-1, ...")]
+ShapeOption = Annotated[str | None, typer.Option(metavar="NAME", help="The form of the rows, see 'prefdata stages'; else detected.")]
+LabelsOption = Annotated[str | None, typer.Option(metavar="first=1,second=2,tie=0", help="What the values of a label column mean, where they do not say it themselves.")]
+PairsOption = Annotated[str, typer.Option(metavar="best-worst|adjacent|all", help="Which pairs a list of ranked or rated answers gives.")]
+TiesOption = Annotated[str, typer.Option(metavar="drop|keep", help="Labels that name no winner: drop them, or keep them flagged, with pd_strength 0.")]
+InConfigOption = Annotated[str | None, typer.Option(metavar="NAME", help="Which configuration of a dataset folder.")]
+InSplitOption = Annotated[str | None, typer.Option(metavar="NAME", help="One split of a dataset folder; else all, kept apart.")]
+AgainstOption = Annotated[list[str] | None, typer.Option(metavar="EVAL", help="Find prompts of this evaluation set (reason 'contaminated'); repeatable.")]
+MarginOption = Annotated[float | None, typer.Option(min=0, metavar="X", help="Drop scored pairs whose scores differ by less.")]
+GateOption = Annotated[list[str] | None, typer.Option(metavar="WORD<=5%", help="Exit 1 unless it holds; a reason word, a stage, kept, dropped, flagged, longer_chosen, contradictions; repeatable.")]
+ZeroOption = Annotated[bool, typer.Option("--exit-zero", help="Report, but never exit 1.")]
+LimitOption = Annotated[int | None, typer.Option(min=1, help="First N rows only; the report says 'partial'.")]
+EngineOption = Annotated[str, typer.Option(metavar="local|ray", help="Processes here, or tasks of a Ray cluster.")]
+WorkersOption = Annotated[int | None, typer.Option(min=1, help="Processes; default: the cores.", envvar="PREFDATA_WORKERS")]
+SeedOption = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="For everything drawn by chance: splits, spot-check, examples.")]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on with a run that was interrupted.")]
+OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace prefdata's own files in OUT.")]
+KeepOption = Annotated[bool, typer.Option("--keep-scratch", help="Keep measured parts, so that --resume with another limit measures nothing again.")]
+DryOption = Annotated[bool, typer.Option("--dry-run", help="Read 1,000 rows, print the plan and an estimate, write nothing.")]
+BadOption = Annotated[str, typer.Option(metavar="skip|stop", help="A line that is not JSON, a missing field.")]
+ToOption = Annotated[str, typer.Option("--to", metavar="hf-text|hf-chat|hf-implicit|llamafactory|kto|jsonl|ab", help="The form to write.", show_default=False)]
+StopOption = Annotated[str, typer.Option("--on-bad-row", metavar="stop|skip", help="Rows that are no pair, or that the form cannot hold: stop, or leave them out and list them in OUT.skipped.jsonl.")]
+OrderOption = Annotated[int, typer.Option("--seed", min=0, max=2**63 - 1, help="For the order of the two answers (ab).")]
+ReplaceOption = Annotated[bool, typer.Option("--overwrite", help="Replace the file OUT, or prefdata's own files in the folder OUT.")]
+SplitOption = Annotated[str | None, typer.Option(metavar="test=0.02", help="Cut by prompt and duplicate group.")]
+FormatOption = Annotated[str, typer.Option(metavar="auto|text|chat|implicit", help="Form of the written pairs; auto: as the input.")]
+ExportOption = Annotated[str, typer.Option(metavar="all|none|trl,axolotl,...", help="Training recipes to write.")]
+SampleOption = Annotated[str, typer.Option(metavar="5%", help="Kept rows in spotcheck.csv (at least 50).")]
+LicenseOption = Annotated[str | None, typer.Option(metavar="ID", help="Licence for the dataset card; never guessed.")]
+# fmt: on
+
+
+def mapping(option: str, text: str | None) -> dict[str, str]:
+    """``name=value,...`` as a mapping; raises ConfigError for a part without a value."""
+    out = {}
+    for part in filter(None, (text or "").split(",")):
+        key, _, value = part.partition("=")
+        if not value:
+            example = "prompt=question,chosen=good,rejected=bad" if option == "--columns" else "first=1,second=2,tie=0"
+            raise ConfigError(f"{option} {part}: not name=value", hint=f"For example: {option} {example}")
+        out[key.strip()] = value.strip()
+    return out

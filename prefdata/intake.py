@@ -1,0 +1,44 @@
+"""The way in, the same for every command: open what the user named, and find how its rows are read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from prefdata.cutting import Source
+from prefdata.errors import InputError
+from prefdata.making import Form, read_heads
+from prefdata.reading import BadRow, read
+from prefdata.result import Options
+from prefdata.shapes import Asked, Reading, find_reading
+from prefdata.sources import open_source
+
+_HEAD = 1000
+
+
+def inputs_of(source: Any) -> list[Path]:
+    """The paths among what the user named."""
+    given = source if isinstance(source, list) else [source]
+    return [Path(s) for s in given if isinstance(s, str | os.PathLike) and s != "-"]
+
+
+def opened(source: Any, work: Path, options: Options) -> Source:
+    """The input, planned as the options say; see ``sources.open_source``."""
+    return open_source(
+        source, work, fmt=options.input_format, config=options.input_config, split=options.input_split,
+        limit=options.limit, chunk_bytes=options.chunk_bytes, encoding=options.encoding,
+    )  # fmt: skip
+
+
+def detect(planned: Source, options: Options) -> tuple[list[dict[str, Any]], Reading, Form]:
+    """The first rows, and what they say: in which columns the pairs are, and whether the set is text or chat."""
+    head = planned.head(_HEAD)
+    if not head:
+        first = next((r for r in read(planned.chunks[0]).rows if isinstance(r, BadRow)), None)
+        raise InputError(f"no readable row ({first.fault.detail})" if first else "no rows", where=planned.title)
+    names = list(dict.fromkeys(str(n) for row in head for n in row))
+    asked = Asked(options.columns, options.shape, options.labels, options.pairs, options.ties)
+    reading = find_reading(names, asked, head, planned.title)
+    chat = options.format in ("chat", "implicit") or read_heads(head, reading).needs_chat
+    return head, reading, "chat" if chat else "text"
