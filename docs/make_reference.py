@@ -278,7 +278,8 @@ def files() -> str:
         "`prefdata clean IN out/` writes all of it, `prefdata audit IN out/` what is marked so. A folder that is not empty is refused; `--overwrite`"
         " replaces prefdata's own files in it and leaves others alone.\n",
         table(("file", "audit too", "what it is"), [(f"`{n}`", "" if n.startswith(ONLY_CLEAN) else "yes", t) for n, t in FILES.items()]),
-        "For chat data `recipes/llamafactory/train.jsonl` is written as well, since LLaMA-Factory reads no message lists from Parquet.\n",
+        "For chat data, and for text with columns of mixed types, `recipes/llamafactory/train.jsonl` (and `test.jsonl`) is written as well: LLaMA-Factory cannot read these from our Parquet.\n",
+        "Where no row is kept, only the card and `audit/dropped/` are written beside what `audit` writes.\n",
         "## Columns of `audit/dropped/`\n",
         "The columns of the input, and:\n",
         table(("column", "meaning"), [(f"`{c}`", PD[c]) for c in dropped]),
@@ -289,7 +290,7 @@ def files() -> str:
         "## Keys of `manifest.json`\n",
         f"{', '.join(f'`{k}`' for k in manifest)}. Everything that may differ between two runs on the same data (time, memory, command, versions) stands in `run`.\n",
         "## Recipes\n",
-        f"`--export` chooses among {', '.join(f'`{n}`' for n in recipes.NAMES)}; `all` is the default, `none` writes none. Set the model in them before you train.\n",
+        f"`--export` chooses among {', '.join(f'`{n}`' for n in recipes.NAMES)}; `all` is the default, `none` writes none. Set the model in them before you train. What each trainer reads of a set: [trainers.md](trainers.md).\n",
     ]  # fmt: skip
     return "\n".join(out)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +12,18 @@ import pyarrow as pa
 from prefdata.near import combined, woven
 from prefdata.pairs import SIDES, Pairs
 from prefdata.stage import Stage, blaming
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """No search for circles of objects: rows make none, and to walk over all of them again and again only costs time."""
+    there = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if there:
+            gc.enable()
 
 
 def measure_pairs(pairs: Pairs, stages: Sequence[Stage], clock: Callable[[str], None] = lambda name: None) -> pa.Table:

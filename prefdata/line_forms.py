@@ -28,7 +28,7 @@ LINES = ("jsonl", "kto", "ab")
 # The names that a form makes itself: columns beside the pair that have them get a ``pd_``.
 _MADE = {
     "jsonl": (),
-    "kto": ("completion", "label"),
+    "kto": ("completion", "label", "pd_chosen_info", "pd_rejected_info"),
     "ab": ("output_1", "output_2", "label"),
     "llamafactory": ("instruction", "conversations", "system"),
     "skipped": VERDICT,

@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from prefdata.pairs import Fault, Message, Pair, Side, fault_of
+from prefdata.pairs import SIDES, Fault, Message, Pair, Side, blank, fault_of
 from prefdata.reading import BadRow, Block, Group
-from prefdata.shapes import Reading, transcript
+from prefdata.shapes import Reading, explicit, transcript
 
 Form = Literal["text", "chat"]
 
@@ -21,12 +21,14 @@ Form = Literal["text", "chat"]
 class Made:
     """What a block gave; all lists have one entry a pair, ``pairs[i]`` or ``faults[i]`` may be None.
 
+    ``texts`` are prompt, chosen and rejected of a text set; a pair that is nothing but these has no entry in ``pairs``.
     ``rows`` are the source rows that a pair carries columns of, ``lines`` their lines. ``source`` is the number of the source
     row, in the block, or in the whole input for groups; ``part`` counts the pairs of one row, -1 where it gave one only. Both
     are None where each row gave one pair. ``files`` says for groups which file that row stands in. ``table`` holds the rows
     of a columnar source. ``tally`` is what readers count of their rows (see ``Reading.tally``), and the pairs of these rows.
     """
 
+    texts: tuple[list[Any], list[Any], list[Any]] = field(default_factory=lambda: ([], [], []))
     pairs: list[Pair | None] = field(default_factory=list)
     faults: list[Fault | None] = field(default_factory=list)
     rows: Sequence[Any] = ()
@@ -48,7 +50,24 @@ def make(block: Block, reading: Reading, form: Form, bad: Callable[[int | None, 
     out = Made(changes=Counter(block.changes), table=block.table)
     at: list[int] = []  # the row of the block that each pair came from
     several = False
+    add_prompt, add_chosen, add_rejected = (side.append for side in out.texts)
+    names = reading.texts if form == "text" and not {"images", "image"} & set(block.names) else None
     for i, row in enumerate(block.rows):
+        if names is not None and type(row) is dict:
+            # By far the most frequent rows: three texts in which there is something to be seen ("!" <= text < "\x7f": it
+            # begins with a visible ASCII character). The same as ``read`` and ``fault_of`` say, without all their questions.
+            p, c, r = row.get(names[0]), row.get(names[1]), row.get(names[2])
+            if (
+                type(p) is str and type(c) is str and type(r) is str and ("!" <= p < "\x7f" or not blank(p))
+                and ("!" <= c < "\x7f" or not blank(c)) and ("!" <= r < "\x7f" or not blank(r))
+            ):  # fmt: skip
+                at.append(i)
+                add_prompt(p)
+                add_chosen(c)
+                add_rejected(r)
+                out.pairs.append(None)
+                out.faults.append(None)
+                continue
         seen: Any = {}
         if type(row) is dict:
             seen = row
@@ -69,6 +88,8 @@ def make(block: Block, reading: Reading, form: Form, bad: Callable[[int | None, 
                 return out
             if (fault := out.faults[-1]) is not None:
                 bad(*_place(block, i, one), fault)
+    if ready := len(at) - len([p for p, f in zip(out.pairs, out.faults, strict=True) if p or f]):
+        out.shapes[explicit.NAME] += ready
     if not several:
         out.rows, out.lines = block.rows, block.lines
     else:
@@ -112,8 +133,7 @@ def _place(block: Block, i: int, got: Pair | Fault) -> tuple[int | None, int]:
 def _add(out: Made, got: Pair | Fault, row: dict[str, Any], form: Form) -> bool:
     """Take one pair or fault in; False where the set must be read as chat."""
     if isinstance(got, Fault):
-        out.pairs.append(None)
-        out.faults.append(got)
+        _put(out, None, got, form)
         return True
     fault = fault_of(got, row)
     if got.changes:
@@ -125,9 +145,16 @@ def _add(out: Made, got: Pair | Fault, row: dict[str, Any], form: Form) -> bool:
     elif not isinstance(got.prompt, str):
         out.needs_chat = True
         return False
-    out.pairs.append(got)
-    out.faults.append(fault)
+    _put(out, got, fault, form)
     return True
+
+
+def _put(out: Made, pair: Pair | None, fault: Fault | None, form: Form) -> None:
+    out.pairs.append(pair)
+    out.faults.append(fault)
+    if form == "text":
+        for texts, side in zip(out.texts, SIDES, strict=True):
+            texts.append(pair and getattr(pair, side))
 
 
 def _lead_back(out: Made, block: Block, at: list[int]) -> None:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from prefdata import schema
 from prefdata.errors import InputError, located
-from prefdata.frame import measure_pairs
+from prefdata.frame import measure_pairs, uncollected
 from prefdata.making import Form, Made, make
 from prefdata.pairs import SIDES, Fault, Pair, Pairs, dump
 from prefdata.reading import BadRow, Block, Chunk, Group, read
@@ -76,6 +76,7 @@ def build(specs: Sequence[Spec]) -> list[Stage]:
     return [stage_class(name)(**parameters) for name, parameters in specs]
 
 
+@uncollected()
 def measure(task: MeasureTask) -> Measured:
     """Measure one chunk. A chunk that needs the other form says so and leaves nothing."""
     clock = Clock()
@@ -94,7 +95,8 @@ def measure(task: MeasureTask) -> Measured:
         return out
     strings = _strings(task, made)
     spool = _spool(task, block, made, strings, out)
-    spool = spool.append_column(PLAIN, pa.array([p is None or _is_plain(p) for p in made.pairs], pa.bool_()))
+    plain = [True] * len(spool) if task.form == "text" else [p is None or _is_plain(p) for p in made.pairs]
+    spool = spool.append_column(PLAIN, pa.array(plain, pa.bool_()))
     _write(spool, task.spool)
     clock("spool")
     if task.stages:  # without any, only the pairs are wanted
@@ -112,11 +114,11 @@ def _signals(task: MeasureTask, made: Made, spool: pa.Table, strings: dict[str, 
     sound = [i for i, f in enumerate(made.faults) if f is None]
     signals = measure_pairs(_batch(task, spool, made.pairs, strings, sound), build(task.stages), clock)
     if task.reading.scored:
-        scores = [made.pairs[i].scores or (None, None) for i in sound]  # type: ignore[union-attr]
+        scores = [((p := made.pairs[i]) and p.scores) or (None, None) for i in sound]
         for at, side in enumerate(("chosen", "rejected")):
             signals = signals.append_column(f"pair.score_{side}", pa.array([s[at] for s in scores], pa.float64()))
     if task.reading.asked.ties == "keep":
-        ties = [made.pairs[i].tie for i in sound]  # type: ignore[union-attr]
+        ties = [(p := made.pairs[i]) is not None and p.tie for i in sound]
         signals = signals.append_column("pair.tie", pa.array(ties, pa.bool_()))
     if len(sound) < len(made.pairs):
         place = np.full(len(made.pairs), -1)
@@ -153,16 +155,17 @@ class Clock:
 
 def _strings(task: MeasureTask, made: Made) -> dict[str, list[Any]]:
     """Each side of each row as it is spooled: text, or messages as JSON with their keys as they came."""
+    if task.form == "text":
+        return dict(zip(SIDES, made.texts, strict=True))
     out: dict[str, list[Any]] = {}
     for side in SIDES:
         values = [None if p is None else getattr(p, side) for p in made.pairs]
-        if task.form == "chat":
-            for i, messages in enumerate(values):
-                try:
-                    values[i] = None if messages is None else orjson.dumps(messages, option=orjson.OPT_NON_STR_KEYS)
-                except TypeError as error:
-                    values[i] = dump(messages, ordered=False)
-                    made.faults[i] = Fault("bad_messages", f"{side} {_unwritten(str(error))}")
+        for i, messages in enumerate(values):
+            try:
+                values[i] = None if messages is None else orjson.dumps(messages, option=orjson.OPT_NON_STR_KEYS)
+            except TypeError as error:
+                values[i] = dump(messages, ordered=False)
+                made.faults[i] = Fault("bad_messages", f"{side} {_unwritten(str(error))}")
         out[side] = values
     return out
 
@@ -198,20 +201,22 @@ def _spool(task: MeasureTask, block: Block, made: Made, strings: dict[str, list[
             others[name] = schema.whole(values)
         if schema.beyond_64_bits(others[name]):
             out.as_text.append(name)
-    for name in dict.fromkeys(n for p in made.pairs if p is not None and p.extra for n in p.extra):
+    for name in dict.fromkeys(n for p in made.pairs if p and p.extra for n in p.extra):
         if name in others:
             what = f"has the column {name!r}, which prefdata makes itself here"
             raise InputError(what, where=task.file_name, hint="Rename it.")
         values = [p.extra.get(name) if p is not None and p.extra else None for p in made.pairs]
         others[name] = _column(name, values, out)
     out.schema = schema.to_text(pa.schema([(n, c.type) for n, c in others.items()]))
-    found = [(f, p, r) if f is not None else None for f, p, r in zip(made.faults, made.pairs, made.rows, strict=True)]
+    n = len(made.pairs)
+    found = {i: f for i, f in enumerate(made.faults) if f is not None}
+    # A row that gave several pairs is not repeated for each of them that has both answers.
+    raw = {i: _raw(made.rows[i]) for i in found if not (made.pairs[i] and made.source)}
     inner = {
         LINE: pa.array(made.lines, pa.int64()),
-        FAULT: pa.array([f and f[0].reason for f in found], pa.string()),
-        DETAIL: pa.array([f and f[0].detail for f in found], pa.string()),
-        # A row that gave several pairs is not repeated for each of them that has both answers.
-        RAW: pa.array([None if f is None or (f[1] and made.source) else _raw(f[2]) for f in found], pa.string()),
+        FAULT: schema.sparse(n, {i: f.reason for i, f in found.items()}),
+        DETAIL: schema.sparse(n, {i: f.detail for i, f in found.items()}),
+        RAW: schema.sparse(n, raw),
     }
     if made.source is not None:
         inner |= {SOURCE: pa.array(made.source, pa.int64()), PART: pa.array(made.part, pa.int32())}

@@ -187,6 +187,14 @@ def _narrow(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
+def sparse(n: int, texts: dict[int, str]) -> pa.Array:
+    """An array of ``n`` texts, of which most are null."""
+    held: list[str | None] = [None] * n
+    for i, text in texts.items():
+        held[i] = text
+    return pa.array(held, pa.string())
+
+
 def whole(column: pa.ChunkedArray) -> pa.Array:
     """A column as one array; the one chunk of a mapped file stays where it lies, ``combine_chunks`` would copy it."""
     return (

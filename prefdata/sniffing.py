@@ -96,7 +96,8 @@ def unpack(path: Path, name: str, held: Path) -> None:
         except (EOFError, zlib.error, gzip.BadGzipFile, pa.ArrowException, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:  # a disk that is full
                 raise
-            more = "Not a gzipped" in str(error) or "Unknown frame" in str(error)  # the first bytes were those of its kind
+            # The first bytes were those of its kind: this is said of what follows them.
+            more = "Not a gzipped" in str(error) or "Unknown frame" in str(error)
             what = "has other bytes behind its compressed data" if more else f"is broken or cut off: {error}"
             raise InputError(what, where=name, hint=_AGAIN) from error
 

@@ -57,7 +57,12 @@ TRANSCRIPT = [
     {"id": "b", "chosen": "\n\nHuman: A tree?\n\nAssistant: Oak.", "rejected": "\n\nHuman: A tree?\n\nAssistant: Rock."},
 ]  # fmt: skip
 SETS = {"text": TEXT, "single": SINGLE, "multi": MULTI, "tools": TOOLS, "transcript": TRANSCRIPT}
-CHAT = {"text": TEXT, "single": SINGLE, "multi": MULTI, "tools": TOOLS}  # transcripts have no turns before they are split
+CHAT = {
+    "text": TEXT,
+    "single": SINGLE,
+    "multi": MULTI,
+    "tools": TOOLS,
+}  # transcripts have no turns before they are split
 
 
 def messages(side, role):
@@ -181,7 +186,9 @@ def test_kto_is_paired_again(tmp_path, name):
     assert [(r["prompt"], r["completion"]) for r in found[::2]] == [p[:2] for p in sides(CHAT[name])]
     assert all(r["id"] == CHAT[name][i // 2]["id"] and r["pd_id"] == str(i // 2) for i, r in enumerate(found))
     again = read_again(out, tmp_path)
-    assert {json.dumps(p) for p in sides(again)} == {json.dumps(p) for p in sides(CHAT[name] if name == "text" else as_chat(CHAT[name]))}
+    assert {json.dumps(p) for p in sides(again)} == {
+        json.dumps(p) for p in sides(CHAT[name] if name == "text" else as_chat(CHAT[name]))
+    }
 
 
 def test_kto_tells_of_repeated_and_contradicting_answers(tmp_path):
@@ -192,7 +199,10 @@ def test_kto_tells_of_repeated_and_contradicting_answers(tmp_path):
     ]
     out, done = written(tmp_path, rows, "kto")
     assert len(lines(out)) == 6
-    assert done.changes == {"rows that repeat an earlier one": 1, "answers that one pair chooses and another rejects": 1}
+    assert done.changes == {
+        "rows that repeat an earlier one": 1,
+        "answers that one pair chooses and another rejects": 1,
+    }
 
 
 @pytest.mark.parametrize("name", CHAT)
@@ -223,7 +233,10 @@ def test_llamafactory_of_chat(tmp_path):
     out, done = written(tmp_path, TOOLS, "llamafactory")
     rows = lines(out / "data/train.jsonl")
     assert rows[0]["conversations"] == [{"from": "human", "value": "Name a tree."}]
-    assert (rows[0]["chosen"], rows[0]["rejected"]) == ({"from": "gpt", "value": "Oak."}, {"from": "gpt", "value": "Rock."})
+    assert (rows[0]["chosen"], rows[0]["rejected"]) == (
+        {"from": "gpt", "value": "Oak."},
+        {"from": "gpt", "value": "Rock."},
+    )
     assert [r["system"] for r in rows] == ["", "", "Be brief.", "", ""]
     assert [t["from"] for t in rows[2]["conversations"]] == ["human", "gpt", "human"]
     asked = rows[3]["conversations"][1:]
@@ -255,9 +268,15 @@ def test_llamafactory_is_read_again(tmp_path, name):
     [
         ({"prompt": [user("A."), user("B.")]}, "turns that do not alternate"),
         ({"prompt": [user("A."), assistant("B")]}, "a prompt that does not end with a question"),
-        ({"chosen": [call("f", "k"), {"role": "tool", "content": "1"}, assistant("One.")]}, "an answer of several messages"),
+        (
+            {"chosen": [call("f", "k"), {"role": "tool", "content": "1"}, assistant("One.")]},
+            "an answer of several messages",
+        ),
         ({"chosen": [{**call("f", "k"), "content": "Let me see."}]}, "text beside a tool call"),
-        ({"prompt": [user("A."), assistant("B."), {"role": "system", "content": "C."}]}, "a system message behind the first"),
+        (
+            {"prompt": [user("A."), assistant("B."), {"role": "system", "content": "C."}]},
+            "a system message behind the first",
+        ),
         ({"chosen": [{**assistant("Oak."), "weight": 0}]}, "the message key 'weight'"),
     ],
 )
@@ -275,7 +294,10 @@ def test_llamafactory_splits_and_other_sets_of_the_folder(tmp_path):
     done = prefdata.convert(str(tmp_path / "in"), out, "llamafactory")
     assert done.splits == {"train": 2, "test": 2}
     known = json.loads((out / "dataset_info.json").read_bytes())
-    assert {k: v["file_name"] for k, v in known.items()} == {"prefs": "data/train.jsonl", "prefs_test": "data/test.jsonl"}
+    assert {k: v["file_name"] for k, v in known.items()} == {
+        "prefs": "data/train.jsonl",
+        "prefs_test": "data/test.jsonl",
+    }
     prefdata.clean(str(out), tmp_path / "again", only=["malformed"], export="none")
     assert sides(loaded(tmp_path / "again", split="test")) == sides(TEXT[2:])
     prefdata.convert(str(tmp_path / "in"), out, "llamafactory", input_split="test", overwrite=True)
@@ -291,7 +313,8 @@ def test_llamafactory_splits_and_other_sets_of_the_folder(tmp_path):
 
 def test_trl_takes_every_form_for_what_it_is(tmp_path):
     pytest.importorskip("trl")
-    from datasets import load_dataset
+    from datasets import Dataset, load_dataset
+    from trl import unpair_preference_dataset
     from trl.data_utils import is_conversational, maybe_extract_prompt
 
     for to in ("hf-chat", "hf-implicit"):
@@ -307,9 +330,7 @@ def test_trl_takes_every_form_for_what_it_is(tmp_path):
         held = load_dataset("json", data_files=str(out), split="train")
         assert {"prompt", "completion", "label"} <= set(held.column_names) and held.features["label"].dtype == "bool"
         assert {is_conversational(r) for r in held} == {name == "multi"}
-        from trl import unpair_preference_dataset  # what TRL makes of pairs itself: the same rows
-        from datasets import Dataset
-
+        # what TRL makes of pairs itself: the same rows
         pairs = Dataset.from_list([dict(zip(("prompt", "chosen", "rejected"), p, strict=True)) for p in sides(rows)])
         theirs = unpair_preference_dataset(pairs)
         assert sorted(json.dumps([r["prompt"], r["completion"], r["label"]]) for r in held) == sorted(
@@ -337,7 +358,16 @@ def test_margins_scores_and_info_survive(tmp_path):
 
 
 def test_columns_whose_names_a_form_needs_are_renamed_and_told(tmp_path):
-    rows = [{"prompt": "Q", "chosen": "yes", "rejected": "no", "label": "hard", "question": "another", "system_prompt": None}]
+    rows = [
+        {
+            "prompt": "Q",
+            "chosen": "yes",
+            "rejected": "no",
+            "label": "hard",
+            "question": "another",
+            "system_prompt": None,
+        }
+    ]
     rows.append({**rows[0], "prompt": "R"})
     out, done = written(tmp_path, rows, "ab")
     assert [r["pd_label"] for r in lines(out)] == ["hard", "hard"] and {r["label"] for r in lines(out)} <= {1, 2}
@@ -355,7 +385,10 @@ def test_labels_of_the_source_are_not_taken_for_those_of_the_form(tmp_path, to):
         {"prompt": f"Q{i}", "response_a": f"first {i}", "response_b": f"second {i}", "winner": "ab"[i % 3 == 0], "model_a": "x", "model_b": "y"}
         for i in range(12)
     ]  # fmt: skip
-    pairs = [(r["prompt"], r[f"response_{r['winner']}"], r["response_b" if r["winner"] == "a" else "response_a"]) for r in rows]
+    pairs = [
+        (r["prompt"], r[f"response_{r['winner']}"], r["response_b" if r["winner"] == "a" else "response_a"])
+        for r in rows
+    ]
     out, done = written(tmp_path, rows, to)
     again = read_again(out, tmp_path)
     assert sides(again) == pairs
@@ -374,7 +407,11 @@ def test_columns_that_would_be_read_as_a_label_are_renamed(tmp_path):
 
 
 def test_numbers_that_json_or_arrow_have_no_place_for(tmp_path):
-    rows = [{**TEXT[0], "big": 2**70, "x": 1}, {**TEXT[3], "big": -1, "x": 0.5}, {**TEXT[1], "big": None, "x": float("inf")}]
+    rows = [
+        {**TEXT[0], "big": 2**70, "x": 1},
+        {**TEXT[3], "big": -1, "x": 0.5},
+        {**TEXT[1], "big": None, "x": float("inf")},
+    ]
     source = tmp_path / "in.jsonl"
     source.write_text("".join(json.dumps(r) + "\n" for r in rows))
     done = prefdata.convert(source, tmp_path / "out.jsonl", "jsonl")
@@ -389,7 +426,9 @@ def test_bytes_have_no_place_in_lines(tmp_path):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pa.table({**{k: [r[k] for r in SINGLE] for k in ("prompt", "chosen", "rejected")}, "image": [b"\xff", b"\x00"]})
+    table = pa.table(
+        {**{k: [r[k] for r in SINGLE] for k in ("prompt", "chosen", "rejected")}, "image": [b"\xff", b"\x00"]}
+    )
     pq.write_table(table, tmp_path / "in.parquet")
     with pytest.raises(InputError, match=r"the column 'image' holds bytes, which JSON cannot. Write Parquet"):
         prefdata.convert(tmp_path / "in.parquet", tmp_path / "out.jsonl", "jsonl")
@@ -414,14 +453,25 @@ def test_rows_that_are_no_pair_stop_it_or_are_listed(tmp_path, cli, to):
     out = tmp_path / ("out.jsonl" if to in ("kto", "jsonl", "ab") else "out")
     ended = cli("convert", source, out, "--to", to)
     assert ended.code == 2 and ended.out == ""
-    for part in ("in.jsonl: 3 of 5 pairs", "missing_field 1", "empty_completion 1", "parse_error 1", "in.jsonl:2", "--on-bad-row skip"):
+    for part in (
+        "in.jsonl: 3 of 5 pairs",
+        "missing_field 1",
+        "empty_completion 1",
+        "parse_error 1",
+        "in.jsonl:2",
+        "--on-bad-row skip",
+    ):
         assert part in ended.err
     assert [p.name for p in tmp_path.iterdir()] == ["in.jsonl"]
     ended = cli("convert", source, out, "--to", to, "--on-bad-row", "skip")
     assert ended.code == 0
     assert "left out 3 of 5: " in ended.err and f"{out}.skipped.jsonl" in ended.err
     listed = lines(f"{out}.skipped.jsonl")
-    assert [(r["pd_line"], r["pd_code"]) for r in listed] == [(2, "missing_field"), (3, "empty_completion"), (5, "parse_error")]
+    assert [(r["pd_line"], r["pd_code"]) for r in listed] == [
+        (2, "missing_field"),
+        (3, "empty_completion"),
+        (5, "parse_error"),
+    ]
     assert json.loads(listed[0]["pd_raw"]) == BAD[1] and listed[2]["pd_raw"] == "{broken"
     written = out / "data/train.jsonl" if to == "llamafactory" else out
     assert len(lines(written) if written.is_file() else loaded(out)) == (4 if to == "kto" else 2)
@@ -475,7 +525,11 @@ def test_places_that_are_refused(tmp_path):
 
 def test_what_is_there_is_replaced_only_if_asked(tmp_path):
     source = write_lines(tmp_path / "in.jsonl", TEXT)
-    for out, to in ((tmp_path / "out.jsonl", "jsonl"), (tmp_path / "out", "hf-text"), (tmp_path / "lf", "llamafactory")):
+    for out, to in (
+        (tmp_path / "out.jsonl", "jsonl"),
+        (tmp_path / "out", "hf-text"),
+        (tmp_path / "lf", "llamafactory"),
+    ):
         prefdata.convert(source, out, to)
         with pytest.raises(OutputError, match=r"exists.*--overwrite"):
             prefdata.convert(source, out, to)
@@ -546,7 +600,9 @@ def test_options_that_make_no_sense(tmp_path):
             prefdata.convert(TEXT, tmp_path / "out.jsonl", **options)
     for split in ("train", "test"):
         write_lines(tmp_path / f"{split}.jsonl", TEXT)
-    with pytest.raises(InputError, match=r"has the splits train, test, and jsonl is one file. Choose one: --input-split NAME"):
+    with pytest.raises(
+        InputError, match=r"has the splits train, test, and jsonl is one file. Choose one: --input-split NAME"
+    ):
         prefdata.convert(str(tmp_path), tmp_path.parent / f"{tmp_path.name}.jsonl", "jsonl")
 
 

@@ -157,7 +157,7 @@ def test_texts_and_pairs_know_no_stage_and_no_run():
     only(sorted(TEXT & set(MODULES)), {*TEXT, "pairs", "errors"})
     only(["pairs"], {"text", "words", "errors"})
     only(["decisions"], {"errors", "schema"})
-    only(["schema"], {"errors", "pairs", "reading"})
+    only(["schema"], {"errors", "json_rows", "pairs"})
     only(["stage"], {"decisions", "errors", "pairs", "stages"})
     only(["errors"], set())
 

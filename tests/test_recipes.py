@@ -20,7 +20,8 @@ from written import loaded, write_lines
 import prefdata
 
 WORDS = ("harbour", "lantern", "river", "meadow", "copper", "engine", "garden", "winter", "letter", "market")
-TOOLS = [{"type": "function", "function": {"name": "look", "description": "Look it up", "parameters": {}}}]
+LOOK = {"type": "object", "properties": {"q": {"type": "string"}}}
+TOOLS = [{"type": "function", "function": {"name": "look", "description": "Look it up", "parameters": LOOK}}]
 TEMPLATE = (
     "{% if tools %}tools: {{ tools[0].function.name }}{{ eos_token }}{% endif %}"
     "{% for m in messages %}{{ m.role }}:\n{{ m.content or '' }}{% for c in m.tool_calls or [] %}"
@@ -69,7 +70,7 @@ PROMPTS = {  # with TEMPLATE, where E stands for the end token and W for the wor
 PROMPTS |= {"extra": PROMPTS["text"], "implicit": PROMPTS["turns"]}
 LLAMA = "Human: Tell me of the W?E\nAssistant:"
 LLAMA_TOOLS = (
-    "System: You have access to the following tools:\n> Tool Name: look\nTool Description: Look it up\nTool Args:\n\n"
+    "System: You have access to the following tools:\n> Tool Name: look\nTool Description: Look it up\nTool Args:\n  - q (string): \n\n"
     "Use the following format if using a tool:\n```\nAction: tool name (one of [look])\nAction Input: the input to the "
     'tool, in a JSON format representing the kwargs (e.g. ```{"input": "hello world", "num_beams": 5}```)\n```\nE\n'
 )
@@ -192,7 +193,7 @@ LOADERS = {
 
 @pytest.fixture(scope="module")
 def loader(tmp_path_factory, model):
-    """``loader(name, argv...)``: a script of ``tests/loaders`` in an interpreter that finds this trainer's packages."""
+    """``loader(name, command, cwd)``: the JSON that a command prints which finds this trainer's packages."""
     folders = {}
 
     def run(name, command, cwd):
@@ -205,7 +206,7 @@ def loader(tmp_path_factory, model):
             folders[name] = folder
         env = os.environ | {"PYTHONPATH": str(folders[name]), "OMP_NUM_THREADS": "1", "AXOLOTL_DO_NOT_TRACK": "1"}
         env["PATH"] = f"{cwd}{os.pathsep}{env['PATH']}"
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=cwd, env=env)
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=500, cwd=cwd, env=env)
         assert ended.returncode == 0, ended.stderr[-3000:]
         return json.loads(ended.stdout.splitlines()[-1])
 
@@ -223,17 +224,18 @@ def both(out, *form, order=list):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["text", "extra", "chat", "turns", "system", "implicit"])
-def test_axolotl_reads_the_kept_pairs(cleaned, loader, model, tmp_path, kind):
-    out = cleaned(kind)
-    command = [sys.executable, script("axolotl"), out / "recipes/axolotl_dpo.yaml", model]
-    found = loader("axolotl", command, tmp_path)
-    prompt = PROMPTS["chat"] if kind in ("text", "extra") else PROMPTS[kind]
-    assert {k: sorted(v) for k, v in found.items()} == both(out, prompt, order=sorted)  # it shuffles
+def test_axolotl_reads_the_kept_pairs(cleaned, loader, model, tmp_path):
+    kinds = ["text", "extra", "chat", "turns", "system", "implicit"]
+    recipes = [cleaned(kind) / "recipes/axolotl_dpo.yaml" for kind in kinds]
+    found = loader("axolotl", [sys.executable, script("axolotl"), model, *recipes], tmp_path)
+    prompts = PROMPTS | dict.fromkeys(("text", "extra"), PROMPTS["chat"])
+    for kind, made in zip(kinds, found, strict=True):
+        wanted = both(cleaned(kind), prompts[kind], order=sorted)  # it shuffles
+        assert {name: sorted(rows) for name, rows in made.items()} == wanted, kind
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["text", "extra", "chat", "turns", "system", "tools", "implicit"])
+@pytest.mark.parametrize("kind", ["text", "extra", "turns", "tools", "implicit"])
 def test_openrlhf_reads_the_kept_pairs_also_from_a_moved_folder(cleaned, loader, model, tmp_path, kind):
     out = shutil.copytree(cleaned(kind), tmp_path / "moved to" / kind)
     shim(tmp_path, f'exec "{sys.executable}" "{script("openrlhf")}" "{model}" "$@"')
@@ -244,20 +246,19 @@ def test_openrlhf_reads_the_kept_pairs_also_from_a_moved_folder(cleaned, loader,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["text", "extra", "chat", "turns", "system", "tools", "calls", "implicit"])
-def test_llamafactory_reads_the_kept_pairs(cleaned, loader, model, tmp_path, kind):
-    out = cleaned(kind)
-    prompt = {
+def test_llamafactory_reads_the_kept_pairs(cleaned, loader, model, tmp_path):
+    prompts = dict.fromkeys(("text", "extra", "chat"), LLAMA) | {
         "turns": "Human: Hello W.E\nAssistant:Hi.E\n" + LLAMA,
         "system": "System: Be kind.E\n" + LLAMA,
         "tools": LLAMA_TOOLS + LLAMA + ACTION + "Human: W 7E\nAssistant:",
         "calls": LLAMA_TOOLS + LLAMA,
     }
-    prompt["implicit"] = prompt["turns"]
-    command = [sys.executable, script("llamafactory"), out / "recipes/llamafactory/dpo.yaml", model]
-    found = loader("llamafactory", command, tmp_path)
-    good = ACTION if kind == "calls" else "The W is old.E\n"
-    assert found == both(out, prompt.get(kind, LLAMA), good, "No W here.E\n")
+    prompts["implicit"] = prompts["turns"]
+    recipes = [cleaned(kind) / "recipes/llamafactory/dpo.yaml" for kind in prompts]
+    found = loader("llamafactory", [sys.executable, script("llamafactory"), model, *recipes], tmp_path)
+    for (kind, prompt), made in zip(prompts.items(), found, strict=True):
+        good = ACTION if kind == "calls" else "The W is old.E\n"
+        assert made == both(cleaned(kind), prompt, good, "No W here.E\n"), kind
 
 
 # ------------------------------------------------------------------------------------------------ what they say

@@ -57,4 +57,4 @@ def run(rows: int, rounds: int, seed: int, work: Path, say: Callable[[str], None
         parts = ", ".join(f"{name} {spent:.3f}" for name, spent in got.items())
         say(f"round {i + 1}: plain {base:.3f} s, ours {sum(got.values()):.3f} s ({parts}), ratio {ratios[-1]:.2f}")
     size = corpus.stat().st_size / 1e6
-    return f"reading, {rows} rows, {size:.1f} MB: {median(ratios):.2f} times plain orjson and Arrow (median of {rounds})"
+    return f"reading, {rows} rows, {size:.1f} MB: {median(ratios):.2f} times plain orjson and Arrow, median of {rounds}"

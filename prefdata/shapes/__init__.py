@@ -15,7 +15,19 @@ from typing import Any
 
 from prefdata.errors import ConfigError, InputError, did_you_mean
 from prefdata.pairs import Fault, Pair
-from prefdata.shapes import arena, comparisons, pair_columns, ranked, rated_rows, scored, tree, two_answers, unpaired, votes
+from prefdata.shapes import (
+    arena,
+    comparisons,
+    explicit,
+    pair_columns,
+    ranked,
+    rated_rows,
+    scored,
+    tree,
+    two_answers,
+    unpaired,
+    votes,
+)
 from prefdata.shapes.columns import Asked, Columns, Row, Shown
 
 __all__ = ["Asked", "Columns", "Made", "Reading", "Row", "Shown", "find_reading"]
@@ -62,6 +74,20 @@ class Reading:
         answered = [c for c in self.layouts if any(row.get(n) is not None for n in c.needs)]
         whole = (c for c in answered if (prompt := c["prompt"]) is None or row.get(prompt) is not None)
         return next(whole, answered[0] if answered else self.layouts[0])
+
+    @property
+    def texts(self) -> tuple[str, str, str] | None:
+        """The columns of prompt, chosen and rejected, where pairs are made of these three alone; else None."""
+        parts = dict(self.layouts[0].parts) if len(self.layouts) == 1 else {}
+        known = self.layouts[0].shape == "pair_columns" and self.asked.shape in (None, explicit.NAME)
+        if not known or parts.keys() != {"prompt", "chosen", "rejected"} or parts["chosen"] == "messages":
+            return None
+        prompt, chosen, rejected = (str(parts[p]) for p in ("prompt", "chosen", "rejected"))
+        return (
+            None
+            if prompt == "instruction" or any("." in n for n in (prompt, chosen, rejected))
+            else (prompt, chosen, rejected)
+        )
 
     def taken(self) -> frozenset[str]:
         """Columns that are contained in the pair, whichever way a row is read."""

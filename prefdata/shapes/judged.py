@@ -18,8 +18,7 @@ LABELS = (
     "gold", "gold_label", "gt_choice", "gt_label", "better_response_id", "better_response", "better_answer", "better",
     "overall_preference", "preference", "winner", "preferred", "preferred_response", "preferred_answer",
     "preferred_output", "choice", "chosen", "label", "labels", "verdict", "vote", "judgment", "judgement", "selected",
-    "best", "answer", "a_is_better", "response_1_is_better", "response_a_is_better", "output_1_is_better", "prob_a", "p_a",
-    "prob_1", "p_1", "prob_first", "winrate_a", "preference_strength", "safer_response_id",
+    "best", "answer", "preference_strength", "safer_response_id",
 )  # fmt: skip
 ONE_HOT = (("winner_model_a", "winner_model_b", "winner_tie"), ("winner_a", "winner_b", "winner_tie"))
 MODELS = ("model", "generator", "source", "model_name", "policy")
@@ -70,7 +69,9 @@ def label_of(
     if "label" in asked.columns:
         known = [asked.columns["label"]]
     else:
-        known = [n for k in LABELS if (n := there.get(k)) and labels.word_like(value(r, n) for r in head)]
+        by_side = [k for k in there if labels.speaks_of(k, first, second)]
+        found = (there[k] for k in dict.fromkeys((*LABELS, *by_side)) if k in there)
+        known = [n for n in found if labels.word_like(value(r, n) for r in head)]
         known.sort(key=lambda n: all(value(r, n) is None for r in head))  # an empty column comes last
     models = beside(names, first, second, MODELS)
     unclear: InputError | None = None

@@ -213,5 +213,14 @@ def told(column: str | None, given: Any) -> str:
 
 
 def word_like(values: Iterable[Any]) -> bool:
-    """Whether values may be labels: numbers, booleans or short texts."""
-    return all(v is None or isinstance(v, bool | int | float) or (isinstance(v, str) and len(v) <= 60) for v in values)
+    """Whether values may be labels: most are numbers, booleans or short texts."""
+    held = [(isinstance(v, str) and len(v) <= 60) or isinstance(v, bool | int | float) for v in values if v is not None]
+    return not held or 2 * sum(held) > len(held)
+
+
+def speaks_of(name: str, first: str, second: str) -> bool:
+    """Whether a column says by its name how good one of the two answers is: ``a_is_better``, ``prob_1``."""
+    said = plain(name)
+    chance = _CHANCE.fullmatch(said)
+    found = _side(chance[1] if chance else name, base_of(first, second)) in _SIGNS
+    return found and (chance is not None or re.search("better|preferred|best", name) is not None)

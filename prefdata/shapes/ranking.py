@@ -84,13 +84,10 @@ def _complete(
     if isinstance(got, Fault):
         return replace(got, members=members)
     tie, keep = scores[0] == scores[1], asked.ties == "keep"
-    got.members = members
+    got.members, got.scores, got.tie = members, scores, tie and keep
     got.extra = {"pd_margin": 0.0 if tie else scores[0] - scores[1]}
     got.extra |= {"pd_strength": float(not tie)} if keep else {}
     got.extra |= information(better.info, worse.info)
-    if not (tie and keep):  # equal scores would be dropped as a tie again
-        got.scores = scores
-    got.tie = tie and keep
     if tie and not keep:
         got.fault = Fault("tie", f"{better.name} and {worse.name} have the same score or rank", members)
     return got

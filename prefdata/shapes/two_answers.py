@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-from prefdata.errors import ConfigError, InputError
 from prefdata.pairs import Fault, Pair
 from prefdata.shapes import judged
-from prefdata.shapes.columns import Asked, Columns, Row, Shown, value
+from prefdata.shapes.columns import Asked, Columns, Row, Shown
+from prefdata.shapes.two import find
+
+__all__ = ["PARTS", "SHOWN", "find", "read"]
 
 SHOWN = (
     Shown("two_answers", "two answers and a label", ({
@@ -16,75 +15,6 @@ SHOWN = (
     },)),
 )  # fmt: skip
 PARTS = judged.PARTS
-_STEMS = (
-    "output", "response", "answer", "completion", "text", "human_ref", "summary", "generation", "reply", "candidate",
-    "solution", "continuation", "code", "choice", "option", "assistant", "model_output", "model_response", "model_answer",
-    "output_text", "response_text", "prediction",
-)  # fmt: skip
-_LISTS = ("choices", "responses", "completions", "answers", "outputs", "candidates", "summaries", "generations")
-_FIELDS = ("text", "content", "response", "answer", "output", "completion", "message", "messages", "summary")
-_RATED = ("score", "scores", "rating", "ratings", "rank", "ranks", "ranking", "rewards")
-SCORES = ("score", "rating", "reward", "ups")
-
-
-def find(names: Sequence[str], asked: Asked, head: Sequence[Row]) -> Columns | None:
-    """Two columns of one stem, or a list of two, beside a label or two scores."""
-    there = answers(names, asked, head)
-    if there is None:
-        return None
-    first, second, listed = there
-    try:
-        found = judged.label_of([n for n in names if n not in there], asked, head, first, second)
-    except InputError:
-        if listed and set(_RATED) & set(names):  # rated or ranked, and the column is no label
-            return None
-        raise
-    if found is None and judged.beside(names, first, second, SCORES) is None:
-        return None
-    return columns_of("two_answers", names, asked, head, there, *(found or ({}, {})))
-
-
-def columns_of(
-    shape: str, names: Sequence[str], asked: Asked, head: Sequence[Row], there: tuple[str, str, str | None],
-    said: Mapping[str, str | tuple[str, ...]], code: Mapping[str, float],
-) -> Columns:  # fmt: skip
-    """The columns of a set with these answers, and of what says which is better: the parts ``said`` and their code."""
-    first, second, listed = there
-    parts: dict[str, str | tuple[str, ...]] = {**judged.asked_of(names, asked, head, filter(None, there))}
-    parts |= {"first": first, "second": second, **said}
-    if scores := judged.beside(names, first, second, SCORES):
-        parts["scores"] = scores
-    if models := judged.beside(names, first, second, judged.MODELS):
-        parts["models"] = models
-    shown = [str(parts[p]) for p in ("prompt", "context", "system") if p in parts]
-    taken = tuple(dict.fromkeys(n for n in (*shown, first, second, listed or first) if n in names))
-    needs = (listed,) if listed else tuple(c.split(".")[0] for c in (first, second))
-    return Columns(shape, parts, needs, taken, code, scored=scores is not None)
-
-
-def answers(names: Sequence[str], asked: Asked, head: Sequence[Row]) -> tuple[str, str, str | None] | None:
-    """The paths of both answers, and the column where they are a list; None where there are none."""
-    first, second = asked.columns.get("first"), asked.columns.get("second")
-    if first is not None and second is not None:
-        return None if first == second else (*judged.in_order(first, second, asked), None)
-    if first is not None or second is not None:
-        raise ConfigError("--columns names one of two answers", hint="Name both: first=...,second=...")
-    if pair := judged.two_columns(names, _STEMS):
-        return *pair, None
-    for name in (n for n in _LISTS if n in names):
-        lists = [v for r in head if (v := value(r, name)) is not None]
-        if lists and all(isinstance(v, list) and len(v) == 2 for v in lists):
-            items = [x for v in lists for x in v]
-            if all(isinstance(x, str | list) or _is_message(x) for x in items):
-                return f"{name}.0", f"{name}.1", name
-            field = next((f for f in _FIELDS if all(isinstance(x, Mapping) and f in x for x in items)), None)
-            if field is not None:
-                return f"{name}.0.{field}", f"{name}.1.{field}", name
-    return None
-
-
-def _is_message(given: Any) -> bool:
-    return isinstance(given, Mapping) and bool({"role", "from"} & given.keys())
 
 
 def read(row: Row, columns: Columns, asked: Asked) -> tuple[str, Pair | Fault]:

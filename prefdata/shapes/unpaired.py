@@ -17,7 +17,7 @@ from prefdata.pairs import Fault, Pair, dump, side_text
 from prefdata.shapes import one_answer
 from prefdata.shapes.answers import SCORES, information
 from prefdata.shapes.columns import Asked, Columns, Row, Shown, first_of, number, value
-from prefdata.shapes.labels import told
+from prefdata.shapes.labels import told, word_like
 
 SHOWN = (
     Shown("unpaired", "one answer a row and whether it is desirable (KTO)", (
@@ -54,8 +54,9 @@ def find(names: Sequence[str], asked: Asked, head: Sequence[Row]) -> Columns | N
     if code is not None and 2 * sum(_word(v) in code for v in given) < len(given):
         code = None
     said = "completion" in asked.columns or asked.shape == "unpaired" or label.startswith("kto")
-    if code is None and (said or (len(seen) == 2 and first_of(names, SCORES) is None)):
-        shown = ", ".join(map(repr, list(seen.values())[:5]))
+    two_words = len(seen) == 2 and word_like(seen.values()) and first_of(names, SCORES) is None
+    if code is None and (said or two_words):
+        shown = ", ".join(repr(v)[:40] for v in list(seen.values())[:5])
         raise InputError(
             f"which values of {label!r} say that an answer is good is not clear ({shown})",
             hint="Say it: --labels desirable=...,undesirable=...",

@@ -11,7 +11,7 @@ from typing import Any
 import xxhash
 
 from prefdata.pairs import Fault, Pair, dump
-from prefdata.shapes import arena, judged, labels, two_answers
+from prefdata.shapes import judged, labels, talks, two
 from prefdata.shapes.columns import Asked, Columns, Row, Shown, value
 from prefdata.shapes.sides import read_asked
 
@@ -38,21 +38,21 @@ _WHO = ("annotator", "annotator_id", "evaluator", "worker", "worker_id", "labele
 
 def find(names: Sequence[str], asked: Asked, head: Sequence[Row]) -> Columns | None:
     """Rows of one label where a column says whose it is and some pairs come again; or two answers and several labels."""
-    for reader in (arena, two_answers):
-        if asked.columns.keys() - {"annotator"} <= set(reader.PARTS):
-            found = reader.find(names, replace(asked, columns=_without(asked.columns)), head)
+    for form, parts in ((talks, talks.PARTS), (two, judged.PARTS)):
+        if asked.columns.keys() - {"annotator"} <= set(parts):
+            found = form.find(names, replace(asked, columns=_without(asked.columns)), head)
             if found is not None and "label" in found.parts:
                 return _in_rows(found, names, asked, head)
     if "label" in asked.columns or "annotator" in asked.columns:
         return None
-    there = two_answers.answers(names, asked, head)
+    there = two.answers(names, asked, head)
     annotators = there and _annotators([n for n in names if n not in there], head)
     if there is None or annotators is None:
         return None
     values = [v for r in head for v in _votes(r, annotators)]
     code, scale = labels.code(re.sub(r"[\d_ ]+$", "", annotators[0]), values, there[0], there[1], asked)
     said = {"votes": annotators} | ({"scale": scale} if scale else {})
-    return two_answers.columns_of("votes", names, asked, head, there, said, code)
+    return two.columns_of("votes", names, asked, head, there, said, code)
 
 
 def _without(columns: Mapping[str, str]) -> dict[str, str]:
@@ -104,7 +104,7 @@ def _in_rows(found: Columns, names: Sequence[str], asked: Asked, head: Sequence[
 def _sides(row: Row, columns: Columns) -> tuple[Any, Any, Any]:
     """Prompt and answers as they stand in the row."""
     if _is_arena(columns):
-        sides = arena.conversations(row, columns)
+        sides = talks.conversations(row, columns)
         return None, *(
             (value(row, columns["first"]), value(row, columns["second"])) if isinstance(sides, Fault) else sides
         )
@@ -151,7 +151,7 @@ def read_group(rows: Sequence[Row], columns: Columns, asked: Asked) -> tuple[str
         counted.append(label if label is None or _sides(row, columns)[1] == first else -label)
         said.append(words)
     label, words, extra = _count(counted, said)
-    judge = arena.judge if _is_arena(columns) else judged.judged
+    judge = talks.judge if _is_arena(columns) else judged.judged
     pair = judge(rows[0], columns, asked, label, words, extra)
     return "votes_in_rows", [replace(pair, members=members)]
 

@@ -1,4 +1,4 @@
-"""``llamafactory_dpo.py RECIPE MODEL``: what LLaMA-Factory's own loading of pairs makes of a recipe, as JSON.
+"""``llamafactory_dpo.py MODEL RECIPE...``: what LLaMA-Factory's own loading of pairs makes of recipes, as JSON.
 
 Run by ``test_recipes.py``, outside its process, with LLaMA-Factory 0.9.5 and the ``datasets`` it allows on the path.
 """
@@ -14,20 +14,22 @@ for sound in ("torchaudio", "av"):  # imported by its readers of sound and films
     sys.modules[sound].__spec__ = ModuleSpec(sound, None)
 
 
-def main(recipe, model):
+def main(model, *recipes):
     import yaml
     from llamafactory.data import get_dataset, get_template_and_fix_tokenizer
     from llamafactory.hparams import get_train_args
     from transformers import AutoTokenizer
 
-    asked = yaml.safe_load(Path(recipe).read_text("utf-8"))
-    asked |= {"model_name_or_path": model, "use_cpu": True, "report_to": "none", "overwrite_cache": True}
-    model_args, data_args, training_args, _, _ = get_train_args(asked)
-    tokenizer = AutoTokenizer.from_pretrained(model)
-    template = get_template_and_fix_tokenizer(tokenizer, data_args)
-    made = get_dataset(template, model_args, data_args, training_args, stage="rm", tokenizer=tokenizer)
-    names = {"train": "train_dataset", "held": "eval_dataset"}
-    print(json.dumps({n: [found(tokenizer, r) for r in made[k]] for n, k in names.items() if made.get(k)}))
+    names, out = {"train": "train_dataset", "held": "eval_dataset"}, []
+    for recipe in recipes:
+        asked = yaml.safe_load(Path(recipe).read_text("utf-8"))
+        asked |= {"model_name_or_path": model, "use_cpu": True, "report_to": "none", "overwrite_cache": True}
+        model_args, data_args, training_args, _, _ = get_train_args(asked)
+        tokenizer = AutoTokenizer.from_pretrained(model)
+        template = get_template_and_fix_tokenizer(tokenizer, data_args)
+        made = get_dataset(template, model_args, data_args, training_args, stage="rm", tokenizer=tokenizer)
+        out.append({n: [found(tokenizer, r) for r in made[k]] for n, k in names.items() if made.get(k)})
+    print(json.dumps(out))
 
 
 def found(tokenizer, row):

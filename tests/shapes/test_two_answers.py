@@ -49,6 +49,8 @@ def outcome(tmp_path, label, values, first="output_1", second="output_2", **opti
         ("preference", ["a-is-better", "b-is-slightly-better", "tie"], "12="),
         ("output_1_is_better", [True, False, None], "12-"),
         ("p_1", [0.9, 0.2, 0.5], "12="),
+        ("prob_output_2", [0.9, 0.2], "21"),
+        ("winner", ["A", "B", "A", "The first answer is right, but the second one shows its work and so " * 3], "121-"),
         ("overall_preference", [-3, 3, 0, -1, 1], "12=12"),
         ("preference_strength", [-2, 1, 0], "12="),
     ],
@@ -66,12 +68,7 @@ def test_numbers_count_from_where_the_columns_do(tmp_path):
     assert outcome(tmp_path, "labels", [1, 0], "human_ref_A", "human_ref_B") == "12"  # SHP: 1 is A
     assert outcome(tmp_path, "label", [0, 1, 2], "response 1", "response 2") == "12="  # Auto-J
     assert outcome(tmp_path, "a_is_better", [1, 0], "answer_a", "answer_b") == "12"
-    assert (
-        outcome(
-            tmp_path, "label_2_is_better", [True, False], "answer_1", "answer_2", columns={"label": "label_2_is_better"}
-        )
-        == "21"
-    )
+    assert outcome(tmp_path, "label_2_is_better", [True, False], "answer_1", "answer_2") == "21"
     rows = [{"id": i, "instruction": "?", "choices": ["one", "two"], "gt_choice": i} for i in range(2)]
     assert won(tmp_path, rows) == {0: "one", 1: "two"}
     assert won(tmp_path, rows[1:]) == {1: "two"}

@@ -131,6 +131,7 @@ def test_transcripts_become_turns_where_the_set_is_chat(tmp_path):
     assert pairs_of(rows, tmp_path) == [("\n\nHuman: Q?\n\nAssistant:", " yes", " no")]
     ((prompt, chosen, _),) = pairs_of(rows, tmp_path, format="chat", overwrite=True)
     assert prompt == [{"role": "user", "content": "Q?"}] and chosen == [{"role": "assistant", "content": "yes"}]
+    assert loaded(tmp_path / "out")[0]["pd_rows"] == [0, 1]
 
 
 def test_the_same_text_with_other_tools_or_images_is_another_prompt():
