@@ -195,6 +195,44 @@ def pipelines() -> str:
     return "\n".join(out)
 
 
+FORMS = """
+Where a row holds several of these, the names that stand first in the table count. `--columns` also takes a path into an object or a list
+(`chosen=responses.academy`, `rejected=answers.1`), and the parts of other forms: `first`, `second`, `label`; `completion`, `label`; `answers`, `score`.
+Columns that are no part of the pair are carried along. `--shape NAME` reads every row by one form.
+
+## Labels
+
+A label that says it itself needs nothing: `1` and `2` with `0` for a tie, `A` and `B`, `model_a`, `tie`, `a-is-slightly-better`, the name of an answer's
+column, an index into a list of two. Numbers from 1 to 2 are shares for the second answer (1.5 is the tie), and the columns of sets with a published
+meaning (`overall_preference` of HelpSteer, `labels` of SHP) are read as published. Where a label could mean two things (0 and 1 beside `response_1`,
+`response_2`), the run stops and asks: `--labels first=0,second=1,tie=2`.
+
+Null, empty and unknown labels are dropped as `missing_label`, ties as `tie`; so are pairs whose two scores are equal. `--ties keep` leaves ties in, in the
+order of the source, flagged, with `pd_strength` 0.
+
+## Several answers, several votes
+
+`--pairs` says which pairs ranked or rated answers give: `best-worst` (the default), `adjacent` neighbours in the ranking, or `all`. Equal ones are a tie.
+Votes on the same two answers, in columns, in a list or in rows of their own, are one pair with the label that most voters gave; no majority is a tie.
+KTO rows of one prompt give pairs of a desirable and an undesirable answer; a row without its counterpart is dropped as `unpaired`. Rows that are read
+in groups are brought together first, up to 2,000,000 of them.
+
+| column | what it is |
+| --- | --- |
+| `pd_margin` | score of chosen minus score of rejected |
+| `pd_strength` | how clear the label is, 0 (tie) to 1 (certain, unanimous) |
+| `pd_votes`, `pd_agreement` | votes counted, and the share of them for the chosen answer |
+| `pd_chosen_info`, `pd_rejected_info` | what else the source says of each answer, such as its model |
+| `pd_rows` | the source rows of a pair that was made of several |
+
+A row that gives several pairs leads back by its `pd_id`: `12.0`, `12.1`, ... are pairs of row 12. Scored pairs whose scores are closer than `--min-margin`
+are dropped as `small_margin`.
+
+## Encodings
+
+Text is UTF-8, with or without a byte-order mark. A file in another encoding is named as such, with a guess; `--encoding gb18030` (or any name that Python
+knows) reads it. A single line that is not UTF-8 is dropped as `encoding_error`.
+"""
 FOLDERS = """
 ## Folders, splits and configurations
 
@@ -242,6 +280,7 @@ def inputs() -> str:
             ],
         ),
         table(("shape", "what it is", "example"), [(f"`{s.name}`", s.title, "<br>".join(f"`{json.dumps(row, ensure_ascii=False)}`" for row in s.example)) for s in shapes.SHAPES]),
+        FORMS,
         FOLDERS,
     ]  # fmt: skip
     return "\n".join(out)

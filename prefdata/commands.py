@@ -39,7 +39,7 @@ def report(
     open_: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
 ) -> None:
     """Make report.html again, from audit/report.json."""
-    from prefdata.output import put
+    from prefdata.files import put
     from prefdata.report.model import Report
     from prefdata.report.render import render
 

@@ -20,6 +20,7 @@ from prefdata import output, sharegpt
 from prefdata.cutting import Source
 from prefdata.engines import Engine, engine
 from prefdata.errors import ConfigError, InputError, did_you_mean
+from prefdata.files import put
 from prefdata.intake import detect, inputs_of, opened
 from prefdata.line_forms import LINES, Lines, check, safe
 from prefdata.measuring import DETAIL, FAULT, FILE, LINE, RAW
@@ -220,7 +221,7 @@ def _write_lines(
             _write_split(file, spool, where == planned.splits.index(name), lines)
         entry = sharegpt.entry if spool.form == "chat" else sharegpt.alpaca_entry
         known["prefs" if name == names[0] else f"prefs_{name}"] = entry(f"data/{name}.jsonl", columns)
-    output.put(work / NEW / INFO, output.dump(known))
+    put(work / NEW / INFO, output.dump(known))
     return lines.told()
 
 
@@ -255,7 +256,7 @@ def _write_folder(
         "",
     ]
     card += output.NO_LICENSE if asked.license is None else []
-    output.put(new / "README.md", "\n".join(card))
+    put(new / "README.md", "\n".join(card))
 
 
 def _listing(out: Path, work: Path, planned: Source, spool: Spool, looked: _Looked) -> str | None:

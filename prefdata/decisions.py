@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from prefdata.schema import whole
+from prefdata.schema import mapped, whole
 
 ACTIONS = ("keep", "flag", "drop", "swap")
 Action = Literal["keep", "flag", "drop", "swap"]
@@ -197,7 +197,7 @@ class Signals:
 
     def _table(self, part: int) -> pa.Table:
         if part not in self._tables:
-            self._tables[part] = pa.ipc.open_file(pa.memory_map(self.parts[part].path)).read_all()
+            self._tables[part] = mapped(self.parts[part].path)
         return self._tables[part]
 
     def _slices(self) -> Iterator[tuple[int, Index, slice]]:

@@ -62,3 +62,9 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
     best = process.extractOne(word, list(known), score_cutoff=60)
     return f"Did you mean {best[0]}?" if best else ""
+
+
+def near_or_all(word: str, known: Iterable[str], named: str = "Known") -> str:
+    """The hint for a word that is none of the known ones: the nearest, or all of them if none is near."""
+    known = list(known)
+    return did_you_mean(word, known) or f"{named}: {', '.join(known)}"

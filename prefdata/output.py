@@ -8,7 +8,6 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
+from prefdata import schema
 from prefdata.decisions import Decisions, Index, Signals
 from prefdata.errors import ConfigError, InputError, OutputError
-from prefdata.report.summary import Row
+from prefdata.files import put, whole
+from prefdata.report.examples import Row
+from prefdata.report.model import Report
 
 OWN = ("data", "audit", "recipes", "report.html", "report-no-rows.html", "manifest.json", "README.md", "spotcheck.csv")
 MANIFEST = "manifest.json"
@@ -79,11 +81,8 @@ def writing(out: Path, hint: str = "Make room; --resume goes on.") -> Iterator[N
     try:
         yield
     except OSError as error:
-        raise OutputError(
-            f"cannot be written: {error.strerror or error}",
-            where=str(error.filename or out),
-            hint=hint,
-        ) from error
+        what = f"cannot be written: {error.strerror or error}"
+        raise OutputError(what, where=str(error.filename or out), hint=hint) from error
 
 
 @contextmanager
@@ -99,14 +98,6 @@ def tidying(out: Path, resumable: bool) -> Iterator[None]:
         raise
 
 
-def put(path: Path, data: bytes | str) -> None:
-    """A file that is complete or not there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    part.write_bytes(data.encode() if isinstance(data, str) else data)
-    part.rename(path)
-
-
 def dump(value: Any) -> bytes:
     """JSON for people and programs: indented, keys in their own order."""
     return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY)
@@ -114,36 +105,32 @@ def dump(value: Any) -> bytes:
 
 def write_decisions(path: Path, stages: Sequence[str], decisions: Sequence[Decisions]) -> None:
     """``audit/decisions.parquet``: every decision, keeps included, a row group a stage."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     full = Decisions(np.empty(0, np.int64)).table("").schema
     for name in ("weight", "flip_prob"):
         if any(getattr(d, name) is not None for d in decisions):
             full = full.append(pa.field(name, pa.float32()))
-    part = path.with_name(path.name + ".part")
-    with pq.ParquetWriter(part, full, compression="zstd", use_dictionary=["stage", "action", "reason", "limit"], write_statistics=False,
-                          column_encoding={"row": "DELTA_BINARY_PACKED", "peer": "DELTA_BINARY_PACKED"}) as writer:  # fmt: skip
+    with whole(path) as part, pq.ParquetWriter(
+        part, full, compression="zstd", use_dictionary=["stage", "action", "reason", "limit"], write_statistics=False,
+        column_encoding={"row": "DELTA_BINARY_PACKED", "peer": "DELTA_BINARY_PACKED"},
+    ) as writer:  # fmt: skip
         for stage, made in zip(stages, decisions, strict=True):  # one table at a time: a million rows are 30 MB
             table = made.table(stage)
-            lacking = {f.name: pa.nulls(len(table), f.type) for f in full if f.name not in table.column_names}
-            for name, nulls in lacking.items():
-                table = table.append_column(name, nulls)
+            for lacking in [f for f in full if f.name not in table.column_names]:
+                table = table.append_column(lacking, pa.nulls(len(table), lacking.type))
             if len(table):
                 writer.write_table(table.select(full.names), row_group_size=len(table))
-    part.rename(path)
 
 
 def write_signals(
     path: Path, signals: Signals, stages: Sequence[str], split: np.ndarray[Any, Any] | None, ids: Iterator[pa.Array] | None
-) -> None:
+) -> None:  # fmt: skip
     """``audit/signals.parquet``: what these stages measured, a row group a chunk; hashes and lists are scratch.
 
     ``ids`` are ``pd_id`` of the pairs, part by part, where pairs and rows have different numbers.
     Parts that an earlier run measured may hold the columns of stages that are left out now.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
     known = {"pair", *stages}
-    first = pa.ipc.open_file(pa.memory_map(signals.parts[0].path)).schema
+    first = schema.mapped(signals.parts[0].path).schema
     names = [
         f.name for f in first
         if f.name.split(".")[0] in known and not pa.types.is_nested(f.type) and not f.name.endswith(("_key", "content"))
@@ -152,16 +139,15 @@ def write_signals(
     full = pa.schema([("row", pa.int64()), *own, *(first.field(n) for n in names)])
     if split is not None:
         full = full.append(pa.field("pair.split", pa.int8()))
-    with pq.ParquetWriter(part, full, compression="zstd", write_statistics=False) as writer:
+    with whole(path) as part, pq.ParquetWriter(part, full, compression="zstd", write_statistics=False) as writer:
         for where in signals.parts:
-            table = pa.ipc.open_file(pa.memory_map(where.path)).read_all().select(names)
+            table = schema.mapped(where.path).select(names)
             if ids is not None:
                 table = table.add_column(0, "pd_id", next(ids))
             table = table.add_column(0, "row", pa.array(np.arange(where.start, where.start + where.n)))
             if split is not None:
                 table = table.append_column("pair.split", pa.array(split[where.start : where.start + where.n]))
             writer.write_table(table.cast(full), row_group_size=max(1, len(table)))
-    part.rename(path)
 
 
 def spotcheck(rows: Index, share: float, seed: int) -> Index:
@@ -174,8 +160,7 @@ def spotcheck(rows: Index, share: float, seed: int) -> Index:
 
 def write_spotcheck(path: Path, rows: Index, read: Callable[[Sequence[int]], Sequence[Row]], seed: int) -> None:
     """``spotcheck.csv``, blind (which side is left is a seeded coin toss) and safe to open in a spreadsheet."""
-    part = path.with_name(path.name + ".part")
-    with part.open("w", encoding="utf-8-sig", newline="") as file:
+    with whole(path) as part, part.open("w", encoding="utf-8-sig", newline="") as file:
         sheet = csv.writer(file)
         sheet.writerow(["pd_id", "prompt", "left", "right", "verdict", "note"])
         for start in range(0, len(rows), 1000):
@@ -185,41 +170,25 @@ def write_spotcheck(path: Path, rows: Index, read: Callable[[Sequence[int]], Seq
                     sides.reverse()
                 cells = [row.pd_id, row.prompt, *sides, "", ""]
                 sheet.writerow(["'" + c if c.startswith(_FORMULA) else c for c in cells])
-    part.rename(path)
 
 
-@dataclass(frozen=True)
-class Card:
-    """What the dataset card says."""
+def card(report: Report, title: str, form: str, license: str | None, files: Mapping[str, str]) -> str:
+    """``README.md`` of the output: front matter that ``load_dataset`` and the Hub read, and what was done.
 
-    title: str
-    splits: Mapping[str, int]
-    dropped: int
-    read: int
-    form: str
-    pipeline: str
-    funnel: Sequence[tuple[str, int, int]]  # stage, in, dropped
-    license: str | None
-    version: str
-    files: Mapping[str, str]  # sha256 by path
-
-
-def card(facts: Card) -> str:
-    """``README.md`` of the output: front matter that ``load_dataset`` and the Hub read, and what was done."""
-    kept = sum(facts.splits.values())
+    ``files`` are the sha256 of the data files by their path.
+    """
+    kept, dropped = report.totals.kept, report.totals.dropped
     lines = [
-        *front_matter(f"{facts.title}, cleaned", facts.splits, facts.license, facts.files, dropped=facts.dropped),
-        f"{kept:,} preference pairs ({facts.form} form), kept of {facts.read:,} by prefdata {facts.version}, pipeline `{facts.pipeline}`.",
+        *front_matter(f"{title}, cleaned", report.splits, license, files, dropped=dropped),
+        f"{kept:,} preference pairs ({form} form), kept of {report.totals.pairs:,} by prefdata {report.prefdata}, pipeline `{report.pipeline}`.",
         "Kept rows have the values they were read with (changes of form are listed in `manifest.json`); `pd_id` leads back to the row of the input.", "",
         "| stage | in | dropped |", "| --- | --- | --- |",
-        *(f"| {stage} | {asked:,} | {dropped:,} |" for stage, asked, dropped in facts.funnel), "",
+        *(f"| {f.name} | {f.asked:,} | {f.dropped:,} |" for f in report.funnel), "",
         "```python", "from datasets import load_dataset", "",
         *(['pairs = load_dataset("path/to/this/folder")'] if kept else []),
-        *(['dropped = load_dataset("path/to/this/folder", "dropped")  # each row with its stage and reason'] if facts.dropped else []),
+        *(['dropped = load_dataset("path/to/this/folder", "dropped")  # each row with its stage and reason'] if dropped else []),
         "```", "",
-    ]  # fmt: skip
-    lines += NO_LICENSE if facts.license is None else []
-    lines += [
+        *(NO_LICENSE if license is None else []),
         "`audit/`, `spotcheck.csv` and `report.html` may hold personal or harmful text of dropped rows. To upload without them:",
         "", "```console", '$ hf upload NAME . --repo-type dataset --exclude "audit/*" "spotcheck.csv" "report.html"', "```", "",
     ]  # fmt: skip
@@ -229,9 +198,7 @@ def card(facts: Card) -> str:
 def front_matter(
     title: str, splits: Mapping[str, int], license: str | None, files: Mapping[str, str], dropped: int = 0
 ) -> list[str]:
-    """The head of a dataset card: where ``load_dataset`` finds the splits (rows of each), and the title. ``files`` are their
-    sha256 by path.
-    """
+    """The head of a dataset card: where ``load_dataset`` finds the splits (rows of each), and the title."""
     from huggingface_hub import DatasetCardData
 
     # ``datasets`` names its cache by folder name and card alone: without a mark of the data in the card, two folders

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from ruamel.yaml import YAML
 
 from prefdata.errors import ConfigError, did_you_mean
-from prefdata.output import put
+from prefdata.files import put
 from prefdata.pairs import Message, dump
 
 NAMES = ("trl", "axolotl", "openrlhf", "llamafactory")

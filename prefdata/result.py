@@ -85,14 +85,21 @@ class Result:
     gates: list[dict[str, Any]]
     splits: dict[str, int]
 
-    @property
+    @cached_property
+    def by_stage(self) -> dict[str, dict[str, Any]]:
+        """By stage: the pairs it was asked about (``in``), rows by action, and by ``reasons`` and action."""
+        return {
+            name: {"in": len(d), **{a: d.count(a) for a in ("drop", "flag", "swap")}, "reasons": d.by_reason()}
+            for name, d in zip(self.stages, self.made, strict=True)
+        }  # fmt: skip
+
+    @cached_property
     def counts(self) -> dict[str, Any]:
         """Pairs in, kept, dropped, flagged, and dropped by reason."""
-        kept = int(self.outcome.kept.sum())
+        kept, total = int(self.outcome.kept.sum()), len(self.outcome.stage)
         reasons: Counter[str] = Counter()
-        for made in self.made:
-            reasons.update({r: a["drop"] for r, a in made.by_reason().items() if "drop" in a})
-        total = len(self.outcome.stage)
+        for found in self.by_stage.values():
+            reasons.update({r: a["drop"] for r, a in found["reasons"].items() if "drop" in a})
         flagged = int((self.outcome.kept & self.outcome.flagged).sum())
         return {"pairs": total, "kept": kept, "dropped": total - kept, "flagged": flagged, "reasons": dict(reasons)}
 

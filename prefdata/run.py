@@ -25,6 +25,7 @@ from prefdata.cutting import Source
 from prefdata.decisions import Outcome, Signals, apply
 from prefdata.engines import Engine, engine
 from prefdata.errors import ConfigError, InputError, OutputError, did_you_mean
+from prefdata.files import put
 from prefdata.grouping import kto_findings
 from prefdata.intake import detect, inputs_of, opened
 from prefdata.measuring import Clock
@@ -150,11 +151,11 @@ def run(
             files = _write_dataset(out, result, facts, spool, machine, splits, planned.title, options, tell)
         output.write_decisions(out / "audit/decisions.parquet", result.stages, made)
         output.write_signals(out / "audit/signals.parquet", signals, names, splits if len(of) > 1 else None, spool.all_ids())
-        output.put(out / "audit/report.json", output.dump(result.report.model_dump(mode="json")))
+        put(out / "audit/report.json", output.dump(result.report.model_dump(mode="json")))
         clock("writing")
         about = _run_facts(options, machine, spool, clock, started, cpu)
-        output.put(out / "report.html", render(result.report, about))
-        output.put(out / "audit/run.log.jsonl", _log(about))
+        put(out / "report.html", render(result.report, about))
+        put(out / "audit/run.log.jsonl", _log(about))
         output.finish(out, _manifest(result, facts, options, files, about), options.keep_scratch)
         return result
 
@@ -172,12 +173,7 @@ def _write_dataset(
         output.write_spotcheck(out / "spotcheck.csv", rows, spool.rows, options.seed)
         longest = next((int(s.max_length) for s in facts.stages if hasattr(s, "max_length")), 1024)
         recipes.write(out, form, [s for s, n in facts.splits.items() if n], longest, recipes.chosen(options.export))
-    funnel = [(n, len(d), d.count("drop")) for n, d in zip(result.stages, result.made, strict=True)]
-    card = output.Card(
-        title, dict(facts.splits), result.counts["dropped"], facts.signals.total, form, facts.pipeline, funnel,
-        options.license, facts.version, files,
-    )  # fmt: skip
-    output.put(out / "README.md", output.card(card))
+    put(out / "README.md", output.card(result.report, title, form, options.license, files))
     return files
 
 

@@ -27,6 +27,11 @@ _LOST = ("NaN", "Infinity", "-Infinity")
 _EXACT = 1 << 53  # the largest integer up to which a float holds every integer
 
 
+def mapped(path: str) -> pa.Table:
+    """The table of an Arrow file; its values stay in the file until they are looked at."""
+    return pa.ipc.open_file(pa.memory_map(path)).read_all()
+
+
 def check_names(names: Sequence[str], where: str) -> None:
     """Raise InputError where two columns have one name, or one has a name that prefdata needs for itself."""
     for name in names:

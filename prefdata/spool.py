@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -76,6 +77,13 @@ class Spool:
         """Rows in all."""
         return sum(m.pairs for m in self.measured)
 
+    def sums(self, name: str) -> Counter[str]:
+        """What the chunks counted under this name (``shapes``, ``changes``, ``seconds``, ...), added up."""
+        out: Counter[str] = Counter()
+        for m in self.measured:
+            out.update(getattr(m, name))
+        return out
+
     @cached_property
     def origins(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]] | None:
         """Of each pair the number of its source row, and which of that row's pairs it is (-1: the only one); None where each
@@ -135,7 +143,7 @@ class Spool:
 
     def _table(self, chunk: int) -> pa.Table:
         if chunk not in self._open:
-            self._open[chunk] = pa.ipc.open_file(pa.memory_map(self.tasks[chunk].spool)).read_all()
+            self._open[chunk] = schema.mapped(self.tasks[chunk].spool)
         return self._open[chunk]
 
     def _column(self, chunk: int, name: str) -> pa.ChunkedArray:
@@ -190,15 +198,10 @@ class Spool:
         ids = with_own(table, self.ids(numbers)).to_pylist()
         for number, pd_id, row in zip(numbers.tolist(), ids, table.to_pylist(), strict=True):
             yield Row(
-                row=number,
-                pd_id=pd_id,
-                file=row.get(FILE) or file,
-                line=row[LINE],
+                row=number, pd_id=pd_id, file=row.get(FILE) or file, line=row[LINE], raw=row[RAW], detail=row[DETAIL],
                 **{side: self.view(row[side], side) for side in SIDES},
                 columns={k: v for k, v in row.items() if k not in SIDES and k not in INTERNAL and k != "pd_id"},
-                raw=row[RAW],
-                detail=row[DETAIL],
-            )
+            )  # fmt: skip
 
     def view(self, value: str | None, side: str) -> str:
         """A spooled side as the text that stages saw."""

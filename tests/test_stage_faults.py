@@ -8,7 +8,8 @@ import pytest
 import prefdata
 from prefdata import commands, split
 from prefdata.errors import ConfigError, InputError
-from prefdata.pipeline import _value, load
+from prefdata.pipeline import load
+from prefdata.pipeline_file import _value
 from tests.written import write_lines
 
 ROWS = [{"prompt": f"Question {i}?", "chosen": f"Yes, number {i}.", "rejected": f"No {i}, never."} for i in range(4)]
