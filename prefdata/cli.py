@@ -12,43 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from prefdata import cli_options as option
 from prefdata import commands
-from prefdata.cli_options import (
-    AgainstOption,
-    AuditPlaces,
-    BadOption,
-    CleanPlaces,
-    ColumnsOption,
-    DryOption,
-    EncodingOption,
-    EngineOption,
-    ExportOption,
-    FormatInOption,
-    FormatOption,
-    GateOption,
-    InConfigOption,
-    InSplitOption,
-    KeepOption,
-    LabelsOption,
-    LicenseOption,
-    LimitOption,
-    MarginOption,
-    OnlyOption,
-    OverwriteOption,
-    PairsOption,
-    PipelineOption,
-    ResumeOption,
-    SampleOption,
-    SeedOption,
-    SetOption,
-    ShapeOption,
-    SkipOption,
-    SplitOption,
-    TiesOption,
-    WorkersOption,
-    ZeroOption,
-    mapping,
-)
 from prefdata.errors import ConfigError, OutputError, PrefdataError
 from prefdata.say import Say, rows
 
@@ -88,6 +53,7 @@ def _globals(
     _choice("--log-format", log_format, ("text", "json"))
     Say.quiet, Say.json, Say.color, Say.log_format, Say.debug = quiet, json, color, log_format, debug
     Say.progress = not no_progress and not quiet
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # read when huggingface_hub is imported
     if online:
         os.environ["PREFDATA_ONLINE"] = "1"
 
@@ -99,13 +65,13 @@ def _choice(option: str, value: str, known: tuple[str, ...]) -> None:
 
 @app.command()
 def audit(
-    where: AuditPlaces, pipeline: PipelineOption = None, set: SetOption = None, only: OnlyOption = None, skip: SkipOption = None,
-    columns: ColumnsOption = None, shape: ShapeOption = None, labels: LabelsOption = None, pairs: PairsOption = "best-worst",
-    ties: TiesOption = "drop", input_format: FormatInOption = "auto", encoding: EncodingOption = None,
-    input_config: InConfigOption = None, input_split: InSplitOption = None, against: AgainstOption = None, min_margin: MarginOption = None,
-    gate: GateOption = None, exit_zero: ZeroOption = False, limit: LimitOption = None, engine: EngineOption = "local",
-    workers: WorkersOption = None, seed: SeedOption = 0, resume: ResumeOption = False, overwrite: OverwriteOption = False,
-    keep_scratch: KeepOption = False, dry_run: DryOption = False, on_bad_row: BadOption = "skip", split: SplitOption = None,
+    where: option.AuditPlaces, pipeline: option.Pipeline = None, set: option.Set = None, only: option.Only = None, skip: option.Skip = None,
+    columns: option.Columns = None, shape: option.Shape = None, labels: option.Labels = None, pairs: option.Pairs = "best-worst",
+    ties: option.Ties = "drop", input_format: option.InputFormat = "auto", encoding: option.Encoding = None,
+    input_config: option.InputConfig = None, input_split: option.InputSplit = None, against: option.Against = None, min_margin: option.MinMargin = None,
+    gate: option.Gate = None, exit_zero: option.ExitZero = False, limit: option.Limit = None, engine: option.Engine = "local",
+    workers: option.Workers = None, seed: option.Seed = 0, resume: option.Resume = False, overwrite: option.Overwrite = False,
+    keep_scratch: option.KeepScratch = False, dry_run: option.DryRun = False, on_bad_row: option.OnBadRow = "skip", split: option.Split = None,
 ) -> None:  # fmt: skip
     """Measure and decide, write a report, change nothing. Without OUT: a table here only."""
     _go("audit", **locals())
@@ -113,14 +79,14 @@ def audit(
 
 @app.command()
 def clean(
-    where: CleanPlaces, pipeline: PipelineOption = None, set: SetOption = None, only: OnlyOption = None, skip: SkipOption = None,
-    columns: ColumnsOption = None, shape: ShapeOption = None, labels: LabelsOption = None, pairs: PairsOption = "best-worst",
-    ties: TiesOption = "drop", input_format: FormatInOption = "auto", encoding: EncodingOption = None,
-    input_config: InConfigOption = None, input_split: InSplitOption = None, against: AgainstOption = None, min_margin: MarginOption = None,
-    format: FormatOption = "auto", split: SplitOption = None, export: ExportOption = "all", sample: SampleOption = "5%",
-    license: LicenseOption = None, gate: GateOption = None, exit_zero: ZeroOption = False, limit: LimitOption = None,
-    engine: EngineOption = "local", workers: WorkersOption = None, seed: SeedOption = 0, resume: ResumeOption = False,
-    overwrite: OverwriteOption = False, keep_scratch: KeepOption = False, dry_run: DryOption = False, on_bad_row: BadOption = "skip",
+    where: option.CleanPlaces, pipeline: option.Pipeline = None, set: option.Set = None, only: option.Only = None, skip: option.Skip = None,
+    columns: option.Columns = None, shape: option.Shape = None, labels: option.Labels = None, pairs: option.Pairs = "best-worst",
+    ties: option.Ties = "drop", input_format: option.InputFormat = "auto", encoding: option.Encoding = None,
+    input_config: option.InputConfig = None, input_split: option.InputSplit = None, against: option.Against = None, min_margin: option.MinMargin = None,
+    format: option.Format = "auto", split: option.Split = None, export: option.Export = "all", sample: option.Sample = "5%",
+    license: option.License = None, gate: option.Gate = None, exit_zero: option.ExitZero = False, limit: option.Limit = None,
+    engine: option.Engine = "local", workers: option.Workers = None, seed: option.Seed = 0, resume: option.Resume = False,
+    overwrite: option.Overwrite = False, keep_scratch: option.KeepScratch = False, dry_run: option.DryRun = False, on_bad_row: option.OnBadRow = "skip",
 ) -> None:  # fmt: skip
     """Audit, then write the cleaned dataset, every dropped row with its reason, and the report."""
     _go("clean", **locals())
@@ -143,11 +109,10 @@ def _go(
     from prefdata.terminal import Progress, document_of, plan, table_of
 
     words = {k: tuple(filter(None, (v or "").split(","))) for k, v in (("only", only), ("skip", skip))}
-    steps, title = load(
-        pipeline, sets=set or (), gates=gate or (), against=against or (), min_margin=min_margin, **words
-    )
+    more = {"sets": set or (), "gates": gate or (), "against": against or ()}
+    steps, title = load(pipeline, **more, min_margin=min_margin, **words)
     command = " ".join(["prefdata", *sys.argv[1:]])
-    named, meant = mapping("--columns", columns), mapping("--labels", labels)
+    named, meant = option.mapping("--columns", columns), option.mapping("--labels", labels)
     options = Options(columns=named, labels=meant, sample=_share(sample), command=command, **given)
     if dry_run:
         Say.out(*plan(inputs, steps, title, options))
@@ -177,14 +142,11 @@ def _places(action: str, where: list[str]) -> tuple[list[str], Path | None]:
     path = Path(last)
     misspelt = not path.exists() and data(path)  # a file to be read: no folder is called in.jsonl
     if action == "audit":
-        readable = (
-            path.is_file() or misspelt or (path.is_dir() and not is_ours(path) and any(map(data, path.rglob("*"))))
-        )
-        return (where, None) if readable else (inputs, path)
+        input_folder = path.is_dir() and not is_ours(path) and any(map(data, path.rglob("*")))
+        return (where, None) if path.is_file() or misspelt or input_folder else (inputs, path)
     if misspelt:
-        raise OutputError(
-            "does not exist, and is no name of a folder", where=last, hint="The output folder comes last."
-        )
+        hint = "The output folder comes last."
+        raise OutputError("does not exist, and is no name of a folder", where=last, hint=hint)
     return inputs, path
 
 
@@ -202,12 +164,10 @@ def _nothing_left(result: Result, pipeline: Pipeline) -> str:
     """``error: in.jsonl: 0 of 2 rows left (too_long 2; limit 256, longest prompt 812 tokens). See out/report.html``."""
     reasons = ", ".join(f"{r} {n:,}" for r, n in result.counts["reasons"].items())
     limit = next((s.max_length for s in pipeline.stages if hasattr(s, "max_length")), 0)
-    longest = "".join(
-        f"; limit {limit}, longest prompt {f.value} tokens" for f in result.findings if f.name == "longest_prompt"
-    )
+    found = {f.name: f.value for f in result.findings}
+    longest = f"; limit {limit}, longest prompt {found['longest_prompt']} tokens" if "longest_prompt" in found else ""
     name = result.report.source["files"][0]["name"]
-    kto = any(f.name == "kto_rows" for f in result.findings)
-    hint = "Rows in KTO form need no pairs: train on them as they are, with KTO. " if kto else ""
+    hint = "Rows in KTO form need no pairs: train on them as they are, with KTO. " if "kto_rows" in found else ""
     return f"error: {name}: 0 of {rows(result.counts['pairs'])} left ({reasons}{longest}). {hint}See {result.out}/report.html"
 
 

@@ -3,33 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from prefdata.cli_options import (
-    ColumnsOption,
-    ConvertPlaces,
-    EncodingOption,
-    FormatInOption,
-    InConfigOption,
-    InSplitOption,
-    LabelsOption,
-    LicenseOption,
-    OrderOption,
-    PairsOption,
-    ReplaceOption,
-    ShapeOption,
-    StopOption,
-    TiesOption,
-    ToOption,
-    WorkersOption,
-    mapping,
-)
-from prefdata.errors import ConfigError, InputError, PrefdataError
+from prefdata import cli_options as option
+from prefdata.errors import ConfigError, PrefdataError
 from prefdata.say import Say
 
 
@@ -39,14 +19,15 @@ def report(
     open_: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
 ) -> None:
     """Make report.html again, from audit/report.json."""
+    from prefdata import lookup
     from prefdata.files import put
     from prefdata.report.model import Report
     from prefdata.report.render import render
 
-    manifest = _manifest(out)
-    with _written(out / "audit/report.json"):
+    manifest = lookup.manifest(out)
+    with lookup.as_written(out / "audit/report.json"):
         page = Report.model_validate_json((out / "audit/report.json").read_bytes())
-    with _written(out / "manifest.json"):
+    with lookup.as_written(out / "manifest.json"):
         text = render(page, manifest["run"], rows=not no_rows)
     target = out / ("report-no-rows.html" if no_rows else "report.html")
     put(target, text)
@@ -55,41 +36,12 @@ def report(
         typer.launch(target.resolve().as_uri())
 
 
-def _manifest(out: Path) -> dict[str, Any]:
-    path = out / "manifest.json"
-    if not path.is_file():
-        what = "holds no finished run" if out.is_dir() else "does not exist"
-        raise InputError(what, where=str(out), hint="Go on with --resume." if (out / ".work").is_dir() else "")
-    with _written(path):
-        found = json.loads(path.read_bytes())
-        if not isinstance(found, dict) or not isinstance(found.get("run"), dict) or "splits" not in found:
-            raise ValueError("it has no 'run' or no 'splits'")
-    return found
-
-
-@contextmanager
-def _written(path: Path) -> Iterator[None]:
-    """What prefdata wrote itself is read: a file that is gone or was changed is told as such."""
-    from jinja2 import UndefinedError
-
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise InputError("does not exist", where=str(error.filename or path), hint=_AGAIN) from error
-    except (OSError, ValueError, UndefinedError) as error:  # pydantic's, json's and Arrow's are ValueErrors
-        what = str(error).split("\n")[0]
-        raise InputError(f"was not left so by prefdata: {what}", where=str(path), hint=_AGAIN) from error
-
-
-_AGAIN = "Run prefdata again with --overwrite."
-
-
 def convert(
-    where: ConvertPlaces, to: ToOption, columns: ColumnsOption = None, shape: ShapeOption = None, labels: LabelsOption = None,
-    pairs: PairsOption = "best-worst", ties: TiesOption = "drop", input_format: FormatInOption = "auto",
-    encoding: EncodingOption = None, input_config: InConfigOption = None, input_split: InSplitOption = None,
-    on_bad_row: StopOption = "stop", seed: OrderOption = 0, license: LicenseOption = None, workers: WorkersOption = None,
-    overwrite: ReplaceOption = False,
+    where: option.ConvertPlaces, to: option.To, columns: option.Columns = None, shape: option.Shape = None, labels: option.Labels = None,
+    pairs: option.Pairs = "best-worst", ties: option.Ties = "drop", input_format: option.InputFormat = "auto",
+    encoding: option.Encoding = None, input_config: option.InputConfig = None, input_split: option.InputSplit = None,
+    on_bad_row: option.StopOrSkip = "stop", seed: option.OrderSeed = 0, license: option.License = None, workers: option.Workers = None,
+    overwrite: option.OverwriteFile = False,
 ) -> None:  # fmt: skip
     """Write the pairs in another form; nothing is judged and no text is changed."""
     given = {k: v for k, v in locals().items() if k not in ("where", "columns", "labels")}
@@ -101,15 +53,13 @@ def convert(
     from prefdata import converting
     from prefdata.terminal import Progress, forms
 
-    named, meant = mapping("--columns", columns), mapping("--labels", labels)
+    named, meant = option.mapping("--columns", columns), option.mapping("--labels", labels)
     with Progress() as progress:
         done = converting.convert(inputs, out, columns=named, labels=meant, progress=progress, **given)
     if done.skipped:
         told = ", ".join(f"{reason} {n:,}" for reason, n in done.skipped.items())
-        Say.err(
-            f"left out {done.read - done.pairs:,} of {done.read:,}: {told}"
-            + (f" → {done.listed}" if done.listed else "")
-        )
+        listed = f" → {done.listed}" if done.listed else ""
+        Say.err(f"left out {done.read - done.pairs:,} of {done.read:,}: {told}{listed}")
     of = f" ({', '.join(f'{name} {n:,}' for name, n in done.splits.items())})" if len(done.splits) > 1 else ""
     lines = [*forms(done.changes), f"wrote {done.pairs:,} pairs{of} as {to} → {done.out}"]
     if out == "-":
@@ -146,9 +96,8 @@ def explain_row(
     """One row's whole history: every stage's value, limit and verdict."""
     from prefdata import lookup
 
-    splits = list(_manifest(out)["splits"])
-    with _written(out):
-        document = lookup.row_document(out, splits, row)
+    with lookup.as_written(out):
+        document = lookup.row_document(out, row)
     Say.out(lookup.row_lines(document), document)
 
 
@@ -161,9 +110,9 @@ def schema() -> None:
 
 def init(folder: Annotated[Path, typer.Argument(help="Made if it is not there; default: here.", show_default=False)] = Path()) -> None:  # fmt: skip
     """A folder to begin with: prefdata.yaml, pipelines/, a sample with planted faults, .gitignore."""
-    from prefdata.lookup import start_folder
+    from prefdata import lookup
 
-    made = start_folder(folder)
+    made = lookup.start_folder(folder)
     there = "" if folder == Path() else f"cd {folder} && "
     Say.out([f"created {'  '.join(made)}", f"next: {there}prefdata clean sample.jsonl out/"], {"created": made})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -16,11 +16,11 @@ import numpy.typing as npt
 import orjson
 import pyarrow as pa
 
-from prefdata import output, sharegpt
+from prefdata import output, schema, sharegpt
 from prefdata.cutting import Source
 from prefdata.engines import Engine, engine
-from prefdata.errors import ConfigError, InputError, did_you_mean
-from prefdata.files import put
+from prefdata.errors import ConfigError, InputError, near_or_all
+from prefdata.files import put, whole
 from prefdata.intake import detect, inputs_of, opened
 from prefdata.line_forms import LINES, Lines, check, safe
 from prefdata.measuring import DETAIL, FAULT, FILE, LINE, RAW
@@ -30,7 +30,8 @@ from prefdata.places import INFO, NEW, SKIPPED, place, publish, sink, skipped
 from prefdata.publishing import publish_all
 from prefdata.result import Options, Progress
 from prefdata.run import default_workers
-from prefdata.shapes import Reading, transcript
+from prefdata.shapes import Reading
+from prefdata.shapes.sides import TRANSCRIPT
 from prefdata.sharegpt import NoPlace
 from prefdata.spool import Spool, measure_all, with_own
 
@@ -69,12 +70,12 @@ def convert(
     listed in ``<out>.skipped.jsonl``. Raises PrefdataError with what is wrong and what to do.
     """
     if to not in FORMS:
-        raise ConfigError(f"--to {to}: no such form", hint=did_you_mean(to, FORMS) or f"Known: {', '.join(FORMS)}")
+        raise ConfigError(f"--to {to}: no such form", hint=near_or_all(to, FORMS))
     if on_bad_row not in ("stop", "skip"):
         raise ConfigError(f"--on-bad-row {on_bad_row}: not one of stop, skip")
     for name in options:
         if name not in _READ:
-            raise ConfigError(f"no such option: {name}", hint=did_you_mean(name, _READ) or f"Known: {', '.join(_READ)}")
+            raise ConfigError(f"no such option: {name}", hint=near_or_all(name, _READ))
     asked = Options(format="chat" if to in ("hf-chat", "hf-implicit") else "auto", **options)
     if asked.ties == "keep" and to in ("kto", "ab"):
         raise ConfigError(f"--ties keep: {to} has no label for a tie", hint="Choose another form.")
@@ -93,24 +94,25 @@ def convert(
         if not looked.keep.all() and (on_bad_row == "stop" or not looked.keep.any()):
             raise _refusal(looked, spool, planned, to, on_bad_row)
         where = np.where(looked.keep, spool.splits(planned), np.int8(-1)).astype(np.int8)
-        changes = Counter(looked.changes)
-        for m in spool.measured:
-            changes.update(m.changes)
-        if to in LINES or to == "llamafactory":
-            of_source = _of_source(reading) if to in ("kto", "ab") else frozenset()
-            lines = Lines(
-                to, spool.form, spool.schema, asked.seed, spool.pairs, planned.title, looked.system, of_source
-            )
-            changes.update(_write_lines(Path(out), work, planned, spool, where, lines))
-            changes.update(spool.changes)
-        else:
-            _write_folder(work / NEW, planned, spool, where, machine, to, asked, tell)
+        splits = {name: n for i, name in enumerate(planned.splits) if (n := int((where == i).sum()))}
+        changes = looked.changes + spool.sums("changes")
+        if to.startswith("hf-"):
+            _write_folder(work / NEW, planned, spool, where, splits, machine, to, asked, tell)
             changes.update(spool.drifted())
+        else:
+            lines = _lines(to, asked, planned, spool, reading, looked)
+            if to in LINES:
+                with sink(Path(out), work / NEW) as file:
+                    _write_lines(file, spool, looked.keep, lines)
+            else:
+                of_split = {name: where == planned.splits.index(name) for name in splits}
+                _write_llamafactory(work / NEW, spool, of_split, lines)
+            changes.update(lines.told())
+            changes.update(spool.changes)
         listed = _listing(Path(out), work, planned, spool, looked)
         publish(Path(out), work, to)
-        return Converted(
-            str(out), to, spool.pairs, int(looked.keep.sum()), _rows(where, planned), looked.counts(), listed, dict(sorted(changes.items())),
-        )  # fmt: skip
+        kept, told = int(looked.keep.sum()), dict(sorted(changes.items()))
+        return Converted(str(out), to, spool.pairs, kept, splits, looked.counts(), listed, told)
 
 
 # ---------------------------------------------------------------------------------------------- reading
@@ -118,19 +120,13 @@ def convert(
 
 def _spooled(
     machine: Engine, planned: Source, to: str, asked: Options, work: Path, tell: Progress
-) -> tuple[Spool, Reading]:
+) -> tuple[Spool, Reading]:  # fmt: skip
     """The pairs, measured by no stage. LLaMA-Factory puts its template around each text: transcripts become turns for it."""
     head, reading, form = detect(planned, asked)
     spool, reading = measure_all(machine, planned, head, reading, form, Pipeline("convert"), asked, work, tell)
-    if to == "llamafactory" and spool.form == "text" and any(transcript.NAME in m.shapes for m in spool.measured):
+    if to == "llamafactory" and spool.form == "text" and TRANSCRIPT in spool.sums("shapes"):
         spool, reading = measure_all(machine, planned, head, reading, "chat", Pipeline("convert"), asked, work, tell)
     return spool, reading
-
-
-def _of_source(reading: Reading) -> frozenset[str]:
-    """Columns that speak of the answers in the order or in the words of the source (labels, models, scores)."""
-    there = (c for c in reading.layouts if c.shape != "pair_columns")
-    return frozenset(name for c in there for part in c.parts for name in c.all(part))
 
 
 @dataclass
@@ -163,20 +159,20 @@ def _look(machine: Engine, spool: Spool, to: str) -> _Looked:
 def look(task: tuple[str, str]) -> tuple[list[tuple[int, str, str]], Counter[str], bool]:
     """What of a spool part cannot be written (place, reason, sentence), what is to be told, whether there is a system text."""
     path, to = task
-    table = pa.ipc.open_file(pa.memory_map(path)).read_all()
-    faults, details = table.column(FAULT).to_pylist(), table.column(DETAIL).to_pylist()
-    wrong = [(i, f, d) for i, (f, d) in enumerate(zip(faults, details, strict=True)) if f is not None]
+    table = schema.mapped(path)
+    faults = zip(table.column(FAULT).to_pylist(), table.column(DETAIL).to_pylist(), strict=True)
+    wrong = [(i, fault, detail) for i, (fault, detail) in enumerate(faults) if fault is not None]
     told: Counter[str] = Counter()
-    system = False
-    for i, texts in enumerate(zip(*(table.column(s).to_pylist() for s in SIDES), strict=True)) if to else ():
-        if faults[i] is not None:
-            continue
-        prompt, chosen, rejected = map(orjson.loads, texts)
-        system = system or prompt[0]["role"] == "system"
-        try:
-            told.update(filter(None, [check(to, prompt, chosen, rejected)]))
-        except NoPlace as error:
-            wrong.append((i, str(error), f"{to} has no place for {error}"))
+    system, no_pairs = False, {i for i, *_ in wrong}
+    if to:
+        for i, texts in enumerate(zip(*(table.column(s).to_pylist() for s in SIDES), strict=True)):
+            if i not in no_pairs:
+                prompt, chosen, rejected = map(orjson.loads, texts)
+                try:
+                    told.update(check(to, prompt, chosen, rejected))
+                except NoPlace as error:
+                    wrong.append((i, str(error), f"{to} has no place for {error}"))
+                system = system or prompt[0]["role"] in ("system", "developer")
     return wrong, told, system
 
 
@@ -189,9 +185,7 @@ def _refusal(looked: _Looked, spool: Spool, planned: Source, to: str, on_bad_row
     place = f"{row.file} row {row.pd_id}" if row.line is None else f"{row.file}:{row.line}"
     what = f"{len(looked.why):,} of {spool.pairs:,} pairs cannot be written as {to} ({', '.join(shown)}). The first is {place}: {looked.why[first][1]}"
     other = any(f"{to} has no place" in detail for _, detail in looked.why.values())
-    ways = (
-        ["--on-bad-row skip leaves them out and lists them"] if on_bad_row == "stop" else ["Nothing is left to write"]
-    )
+    ways = ["--on-bad-row skip leaves them out and lists them" if on_bad_row == "stop" else "Nothing is left to write"]
     ways += ["--to hf-chat or jsonl holds what this form cannot"] if other else []
     ways += [] if other and len(counts) == 1 else ["prefdata audit tells more of rows that are no pair"]
     return InputError(what, where=planned.title, hint="; ".join(ways) + ".")
@@ -200,34 +194,34 @@ def _refusal(looked: _Looked, spool: Spool, planned: Source, to: str, on_bad_row
 # ---------------------------------------------------------------------------------------------- writing
 
 
-def _write_lines(
-    out: Path, work: Path, planned: Source, spool: Spool, where: npt.NDArray[np.int8], lines: Lines
-) -> dict[str, int]:
-    """One file, or for LLaMA-Factory a file a split and what tells it of them; returns what is to be told."""
-    part, ids, _ = next(_parts(spool, where >= 0))
-    lines = safe(lines, part, ids)
-    names = list(_rows(where, planned))
-    if lines.to != "llamafactory":
-        with sink(out, work / NEW) as file:
-            _write_split(file, spool, where >= 0, lines)
-        return lines.told()
-    more = ("tools", "images") if spool.form == "chat" else ("images",)
-    columns = ["chosen", "rejected", *(c for c in more if c in lines.names), *(["system"] if lines.system else [])]
-    known = {}
-    for name in names:
-        path = work / NEW / f"data/{name}.jsonl"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as file:
-            _write_split(file, spool, where == planned.splits.index(name), lines)
-        entry = sharegpt.entry if spool.form == "chat" else sharegpt.alpaca_entry
-        known["prefs" if name == names[0] else f"prefs_{name}"] = entry(f"data/{name}.jsonl", columns)
-    put(work / NEW / INFO, output.dump(known))
-    return lines.told()
+def _lines(to: str, asked: Options, planned: Source, spool: Spool, reading: Reading, looked: _Looked) -> Lines:
+    """What writes these pairs. Columns that speak of the answers in the order or in the words of the source (labels, models,
+    scores) get other names in forms that have an order and words of their own.
+    """
+    there = [c for c in reading.layouts if c.shape != "pair_columns"] if to in ("kto", "ab") else []
+    of_source = frozenset(name for c in there for part in c.parts for name in c.all(part))
+    lines = Lines(to, spool.form, spool.schema, asked.seed, spool.pairs, planned.title, looked.system, of_source)
+    part, ids, _ = next(_parts(spool, looked.keep))
+    return safe(lines, part, ids)
 
 
-def _write_split(file: IO[bytes], spool: Spool, mine: npt.NDArray[np.bool_], lines: Lines) -> None:
+def _write_lines(file: IO[bytes], spool: Spool, mine: npt.NDArray[np.bool_], lines: Lines) -> None:
     for part, ids, numbers in _parts(spool, mine):
         file.write(b"".join(lines.of(part, ids, numbers)))
+
+
+def _write_llamafactory(new: Path, spool: Spool, of_split: Mapping[str, npt.NDArray[np.bool_]], lines: Lines) -> None:
+    """A file a split, and the one that tells LLaMA-Factory of them."""
+    more = ("tools", "images") if spool.form == "chat" else ("images",)
+    columns = ["chosen", "rejected", *(c for c in more if c in lines.names), *(["system"] if lines.system else [])]
+    known: dict[str, Any] = {}
+    for split, mine in of_split.items():
+        name = f"data/{split}.jsonl"
+        with whole(new / name) as path, path.open("wb") as file:
+            _write_lines(file, spool, mine, lines)
+        entry = sharegpt.entry(name, columns, None if spool.form == "chat" else "instruction")
+        known[f"prefs_{split}" if known else "prefs"] = entry
+    put(new / INFO, output.dump(known))
 
 
 def _parts(spool: Spool, mine: npt.NDArray[np.bool_]) -> Iterator[tuple[pa.Table, list[str], list[int]]]:
@@ -235,28 +229,23 @@ def _parts(spool: Spool, mine: npt.NDArray[np.bool_]) -> Iterator[tuple[pa.Table
     for task, start, m in zip(spool.tasks, spool.starts, spool.measured, strict=True):
         local = np.flatnonzero(mine[start : start + m.pairs])
         if len(local):
-            table = pa.ipc.open_file(pa.memory_map(task.spool)).read_all().take(pa.array(local))
+            table = schema.mapped(task.spool).take(pa.array(local))
             if FILE not in table.column_names:
                 table = table.append_column(FILE, pa.array([task.file_name] * len(table), pa.string()))
             yield table, with_own(table, spool.ids(local + start)).to_pylist(), (local + start).tolist()
 
 
 def _write_folder(
-    new: Path, planned: Source, spool: Spool, where: npt.NDArray[np.int8], machine: Engine, to: str, asked: Options, tell: Progress
+    new: Path, planned: Source, spool: Spool, where: npt.NDArray[np.int8], splits: Mapping[str, int], machine: Engine,
+    to: str, asked: Options, tell: Progress,
 ) -> None:  # fmt: skip
     """Parquet parts and a card, as ``clean`` writes them."""
     form = to.removeprefix("hf-")
     written = "single" if form == "text" and spool.form == "chat" else form
     files = publish_all(machine, spool, None, where, planned.splits, new, written, tell)
-    splits = _rows(where, planned)
-    title = f"{planned.title}, pairs"
-    card = output.front_matter(title, splits, asked.license, files)
-    card += [
-        f"{sum(splits.values()):,} preference pairs ({form} form), converted by prefdata {version('prefdata')}; nothing was judged.",
-        "",
-    ]
-    card += output.NO_LICENSE if asked.license is None else []
-    put(new / "README.md", "\n".join(card))
+    card = output.front_matter(f"{planned.title}, pairs", splits, asked.license, files)
+    said = f"{sum(splits.values()):,} preference pairs ({form} form), converted by prefdata {version('prefdata')}; nothing was judged."
+    put(new / "README.md", "\n".join([*card, said, "", *(output.NO_LICENSE if asked.license is None else [])]))
 
 
 def _listing(out: Path, work: Path, planned: Source, spool: Spool, looked: _Looked) -> str | None:
@@ -272,12 +261,3 @@ def _listing(out: Path, work: Path, planned: Source, spool: Spool, looked: _Look
                 why = {"pd_file": name, "pd_line": at, "pd_code": code, "pd_reason": reason, "pd_raw": raw}
                 file.write(line[:-2] + b"," + orjson.dumps(why)[1:] + b"\n")
     return str(skipped(out))
-
-
-def _rows(where: npt.NDArray[np.int8], planned: Source) -> dict[str, int]:
-    """The splits that hold pairs, and how many."""
-    return {name: n for i, name in enumerate(planned.splits) if (n := int((where == i).sum()))}
-
-
-def _table(path: str) -> pa.Table:
-    return pa.ipc.open_file(pa.memory_map(path)).read_all()

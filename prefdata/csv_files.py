@@ -17,7 +17,7 @@ from prefdata.schema import check_names
 from prefdata.sniffing import looks_like
 
 
-def read(path: Path, name: str, size: int, take: Callable[[pa.Schema, Iterable[pa.RecordBatch]], None]) -> None:
+def read(path: Path, name: str, size: int, take: Callable[[pa.Schema, Iterable[pa.RecordBatch]], object]) -> None:
     """Give ``take`` the batches, of about ``size`` characters each. The whole file is read once by a real CSV reader:
     a quoted line break cannot be told from a row's end in the middle. Raises InputError where quotes are wrong.
     """
@@ -54,9 +54,7 @@ def _rows(reader: Any, name: str) -> Iterator[tuple[int, list[str]]]:
         except StopIteration:
             return
         except csv.Error as error:
-            hint = (
-                'A cell with a delimiter, a quote or a line break stands in quotes, and a quote in it is doubled: "".'
-            )
+            hint = 'A cell with a delimiter, quote or line break stands in quotes, and a quote in it is doubled: "".'
             raise InputError(f"is not valid CSV: {error}", where=f"{name}:{line}", hint=hint) from error
         if cells:
             yield line, cells
@@ -68,11 +66,8 @@ def _batches(rows: Iterable[tuple[int, list[str]]], schema: pa.Schema, most: int
     size = 0
     for line, cells in rows:
         size += sum(map(len, cells))
-        if len(cells) != width:
-            bad = ["parse_error", f"{len(cells)} cells, the header has {width}"]
-        else:
-            bad = _damage(cells)
-        if bad:
+        short = ["parse_error", f"{len(cells)} cells, the header has {width}"] if len(cells) != width else []
+        if bad := short or _damage(cells):
             held.append([*[None] * width, line, orjson.dumps([*bad, _written(cells)]).decode()])
         else:
             held.append([*cells, line, None])
@@ -84,10 +79,8 @@ def _batches(rows: Iterable[tuple[int, list[str]]], schema: pa.Schema, most: int
 
 
 def _batch(rows: Sequence[Sequence[str | int | None]], schema: pa.Schema) -> pa.RecordBatch:
-    columns = zip(*rows, strict=True)
-    return pa.RecordBatch.from_arrays(
-        [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema
-    )
+    columns = [pa.array(c, f.type) for c, f in zip(zip(*rows, strict=True), schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _damage(cells: Sequence[str]) -> list[str]:

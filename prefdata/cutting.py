@@ -8,6 +8,7 @@ import itertools
 import mmap
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,8 +18,9 @@ import pyarrow.parquet as pq
 
 from prefdata import csv_files, sniffing
 from prefdata.errors import InputError
+from prefdata.files import whole
 from prefdata.json_rows import is_lines, list_of_key, next_visible, refuse_double_keys, spans
-from prefdata.reading import Chunk, read, texts_of
+from prefdata.reading import Chunk, Kind, read, texts_of
 from prefdata.schema import check_names
 
 Format = Literal["auto", "jsonl", "json", "csv", "parquet", "hf"]
@@ -91,49 +93,44 @@ class Plan:
         self.encoding = None if encoding is None else sniffing.codec(encoding)
         self.source = Source()
 
-    def add_file(self, path: Path, name: str) -> None:
+    def add_file(self, path: Path, name: str, split: str = "train") -> None:
         """Plan one file; what it is is read off its first bytes, its name decides only between text forms."""
         if self.left == 0:
             return
         sniffing.refuse_other_files(path, name)
         digest, size = sha256(path)
-        self.source.files.append(File(name, size, digest))
+        self.source.files.append(File(name, size, digest, split))
         while sniffing.packed(start := sniffing.start_of(path)):
-            path = self._copied(sniffing.unpack, path, name)
+            path = self._copied("unpacked", path, partial(sniffing.unpack, path, name))
             sniffing.refuse_other_files(path, name)
         kind = {"auto": None, "jsonl": "json", "hf": "arrow"}.get(self.fmt, self.fmt)
         columnar = "parquet" if start[:4] == b"PAR1" else "arrow" if start[:6] == b"ARROW1" else None
         kind = kind or columnar or ("arrow" if path.suffix == ".arrow" else SUFFIXES.get(suffix(path)))
         if kind not in ("parquet", "arrow"):
-            path = self._in_utf8(path, name)
+            if self.encoding is None:
+                sniffing.refuse_other_encodings(path, name)
+            else:
+                path = self._copied("recoded", path, partial(sniffing.recode, path, name, self.encoding))
             visible = sniffing.start_of(path).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
             kind = kind or ("json" if visible in (b"{", b"[", b"") else "csv")
         elif self.encoding is not None:
             what = f"is {kind.capitalize()}, which says its own encoding"
             raise InputError(what, where=name, hint="Leave --encoding out.")
-        {"json": self._json, "csv": self._csv, "parquet": self._parquet, "arrow": self._arrow}[kind](path, name)
+        if kind == "csv":
+            csv_files.read(path, name, self.chunk_bytes, self.add_batches)
+        else:
+            {"json": self._json, "parquet": self._parquet, "arrow": self._arrow}[kind](path, name)
 
-    def _copied(self, make: Callable[[Path, str, Path], None], path: Path, name: str) -> Path:
-        """A copy in the work folder, as ``make`` writes it."""
-        held = self.work / f"{make.__name__}-{len(self.source.files):04d}{suffix(path)}"
-        make(path, name, held.with_suffix(".part"))
-        return held.with_suffix(".part").rename(held)
+    def _copied(self, what: str, path: Path, write: Callable[[Path], None]) -> Path:
+        """A copy of a file in the work folder, as ``write`` makes it."""
+        held = self.work / f"{what}-{len(self.source.files):04d}{suffix(path)}"
+        with whole(held) as part:
+            write(part)
+        return held
 
-    def _in_utf8(self, path: Path, name: str) -> Path:
-        """The file, or a copy in UTF-8 of one in another encoding."""
-        if self.encoding is None:
-            sniffing.refuse_other_encodings(path, name)
-            return path
-
-        def recode(path: Path, name: str, held: Path) -> None:
-            sniffing.recode(path, name, str(self.encoding), held)
-
-        return self._copied(recode, path, name)
-
-    def _add(self, chunk: Chunk, rows: int | None = None) -> None:
-        self.source.chunks.append(replace(chunk, index=len(self.source.chunks), file=len(self.source.files) - 1))
-        if self.left is not None and rows is not None:
-            self.left -= rows
+    def _add(self, path: Path, kind: Kind, start: int, stop: int, **place: int) -> None:
+        chunks = self.source.chunks
+        chunks.append(Chunk(len(chunks), len(self.source.files) - 1, str(path), kind, start, stop, **place))
 
     def _json(self, path: Path, name: str) -> None:
         """JSON lines are cut at line ends; an array, a wrapped array or objects over several lines between objects."""
@@ -160,14 +157,14 @@ class Plan:
     def _objects(self, path: Path, name: str, data: mmap.mmap, first: int) -> None:
         """One object alone (a row, or a list of rows under a key), or objects over several lines each."""
         try:
-            whole = list(itertools.islice(spans(data, first), 2))
+            found = list(itertools.islice(spans(data, first), 2))
         except EOFError:
-            whole = []
+            found = []
         value: Any = None
-        if len(whole) == 1:
+        if len(found) == 1:
             with contextlib.suppress(orjson.JSONDecodeError):
-                value = orjson.loads(data[whole[0][0] : whole[0][1]])
-        if len(whole) > 1:
+                value = orjson.loads(data[found[0][0] : found[0][1]])
+        if len(found) > 1:
             self._documents(path, name, data, first, 0)
         elif not isinstance(value, dict):
             self._lines(path, data)  # which reports each line that is no JSON
@@ -178,7 +175,7 @@ class Plan:
             if pair_like or (len(value) > 2 and not lists):
                 self._documents(path, name, data, first, 0)
             elif len(lists) == 1:
-                self._documents(path, name, data, list_of_key(data, first, lists[0].encode()), 1)
+                self._documents(path, name, data, list_of_key(data, first, lists[0]), 1)
             else:
                 several = f"Several lists ({', '.join(lists)}): save one alone."
                 hint = several if lists else "Expected one object a line, or an array of objects."
@@ -199,30 +196,30 @@ class Plan:
             if end < size:
                 cut = data.find(b"\n", end - 1, size)
                 end = size if cut < 0 else cut + 1
-            self._add(Chunk(0, 0, str(path), "lines", start, end, first_line=line))
+            self._add(path, "lines", start, end, first_line=line)
             line += _count_lines(data, start, end)
             start = end
 
     def _documents(self, path: Path, name: str, data: mmap.mmap, first: int, depth: int) -> int:
         """Objects inside an array (depth 1) or one after the other (depth 0), cut between objects; returns their end."""
-        start: int | None = None
-        line, counted, stop, rows = 1, 0, first + depth, 0
+        cuts: list[tuple[int, int]] = []
+        rows = 0
         try:
-            for a, b, _ in itertools.islice(spans(data, first, depth), self.left):
-                start = a if start is None else start
-                stop, rows = b, rows + 1
-                if b - start >= self.chunk_bytes:
-                    line += _count_lines(data, counted, start)
-                    counted = start
-                    self._add(Chunk(0, 0, str(path), "documents", start, b, first_line=line), rows)
-                    start, rows = None, 0
+            for start, stop, _ in itertools.islice(spans(data, first, depth), self.left):
+                rows += 1
+                if cuts and cuts[-1][1] - cuts[-1][0] < self.chunk_bytes:
+                    start = cuts.pop()[0]
+                cuts.append((start, stop))
         except EOFError:
             what = "ends in the middle of an array or object"
             raise InputError(what, where=name, hint="Get the file again.") from None
-        if start is not None:
+        self._took(rows)
+        line, counted = 1, 0
+        for start, stop in cuts:
             line += _count_lines(data, counted, start)
-            self._add(Chunk(0, 0, str(path), "documents", start, stop, first_line=line), rows)
-        return stop
+            counted = start
+            self._add(path, "documents", start, stop, first_line=line)
+        return cuts[-1][1] if cuts else first + depth
 
     def _parquet(self, path: Path, name: str) -> None:
         try:
@@ -233,9 +230,6 @@ class Plan:
         for group in range(file.num_row_groups):
             info = file.metadata.row_group(group)
             self._blocks(path, "parquet", group, info.num_rows, info.total_byte_size)
-
-    def _csv(self, path: Path, name: str) -> None:
-        csv_files.read(path, name, self.chunk_bytes, self.add_batches)
 
     def _arrow(self, path: Path, name: str) -> None:
         """Arrow streams (``save_to_disk``) are written again as files, which can be read from any batch on."""
@@ -253,8 +247,8 @@ class Plan:
         except pa.ArrowInvalid as error:
             raise InputError(f"cannot be read as Arrow: {error}", where=name, hint="Get the file again.") from error
 
-    def add_batches(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
-        """Write record batches as an Arrow file of the work folder, a chunk a batch (or a part of one)."""
+    def add_batches(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Path:
+        """Write record batches as an Arrow file of the work folder, a chunk a batch (or a part of one); returns its path."""
         held = self.work / f"rows-{len(self.source.files):04d}.arrow"
         sizes = []
         with pa.OSFile(str(held), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
@@ -263,8 +257,13 @@ class Plan:
                 sizes.append((batch.num_rows, batch.nbytes))
         for group, (rows, size) in enumerate(sizes):
             self._blocks(held, "arrow", group, rows, size)
+        return held
 
-    def _blocks(self, path: Path, kind: Literal["arrow", "parquet"], group: int, rows: int, size: int) -> None:
+    def _took(self, rows: int) -> None:
+        if self.left is not None:
+            self.left -= rows
+
+    def _blocks(self, path: Path, kind: Kind, group: int, rows: int, size: int) -> None:
         # A row group that is little larger than a chunk stays whole, so that our own parts are read back as they are.
         step = rows if size < 2 * self.chunk_bytes else max(1, rows // -(-size // self.chunk_bytes))
         for start in range(0, rows, max(1, step)):
@@ -272,7 +271,8 @@ class Plan:
             if self.left is not None:
                 stop = min(stop, start + self.left)
             if stop > start:
-                self._add(Chunk(0, 0, str(path), kind, start, stop, group), stop - start)
+                self._add(path, kind, start, stop, group=group)
+                self._took(stop - start)
 
 
 def sha256(path: Path) -> tuple[str, int]:

@@ -47,9 +47,8 @@ class Listing:
 def checked(name: Any, where: str) -> str:
     """The name of a split, which becomes a folder of the output: words, never a path."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise InputError(
-            f"has a split named {name!r}", where=where, hint="Letters, digits and _ make a name: rename it."
-        )
+        hint = "Letters, digits and _ make a name: rename it."
+        raise InputError(f"has a split named {name!r}", where=where, hint=hint)
     return name
 
 
@@ -89,14 +88,14 @@ def by_name(folder: Path, home: Path, where: str) -> Listing:
     for path in walk(home):
         name = path.relative_to(home).as_posix()
         kind = suffix(path)
-        why = (
-            "not a data file" if kind not in DATA else "hidden" if hidden(name)
-            else "metadata" if path.name in METADATA else ""
-        )  # fmt: skip
-        if not why and (path.is_file() or path.is_symlink()):
-            data[name] = path
-        elif why != "not a data file" or (kind not in SILENT and not hidden(name)):
+        if kind not in DATA:
+            why = "" if kind in SILENT or hidden(name) else "not a data file"
+        else:
+            why = "hidden" if hidden(name) else "metadata" if path.name in METADATA else ""
+        if why:
             out.left_out[path.relative_to(folder).as_posix()] = why
+        elif kind in DATA:
+            data[name] = path
     said = _said(data, where)
     for name, path in data.items():
         if said and name not in said:

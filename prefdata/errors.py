@@ -56,12 +56,23 @@ def located(where: str) -> Iterator[None]:
         raise
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`` Did you mean x?``, or nothing if no known word is near."""
+def first_line(error: BaseException) -> str:
+    """What an error of a library says first, for people; its name where it says nothing."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The known word that is most like this one, or nothing if none is near."""
     from rapidfuzz import process
 
     best = process.extractOne(word, list(known), score_cutoff=60)
-    return f"Did you mean {best[0]}?" if best else ""
+    return best[0] if best else ""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """``Did you mean x?``, or nothing if no known word is near."""
+    near = nearest(word, known)
+    return f"Did you mean {near}?" if near else ""
 
 
 def near_or_all(word: str, known: Iterable[str], named: str = "Known") -> str:

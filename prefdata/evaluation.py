@@ -14,13 +14,8 @@ from prefdata.pairs import Fault, Side, blank, message_text, read_messages, side
 from prefdata.reading import read as read_chunk
 from prefdata.shapes.columns import PROMPTS
 
-_WHOLE = (
-    "conversation_a",
-    "chosen",
-    "chosen_messages",
-    "text_chosen",
-    "text",
-)  # hold an answer too: the prompt is what stands before it
+# These hold an answer too: the prompt is what stands before it.
+_WHOLE = ("conversation_a", "chosen", "chosen_messages", "text_chosen", "text")
 _KNOWN = (*PROMPTS, "problem", "turns", "ctx", "goal", "question_stem", *_WHOLE)
 _HUMAN, _ASSISTANT = "\n\nHuman:", "\n\nAssistant:"
 

@@ -13,7 +13,7 @@ import orjson
 
 from prefdata.cutting import suffix
 from prefdata.data_files import DATA, METADATA, SILENT, Listing, by_name, checked, hidden, pick, told, walk
-from prefdata.errors import InputError
+from prefdata.errors import InputError, first_line
 
 _SAVED = ("dataset_dict.json", "state.json")
 
@@ -56,9 +56,8 @@ def _saved(folder: Path, kind: str, where: str, split: str | None) -> Listing:
         raise InputError("names no splits", where=f"{where}/{kind}", hint="Save the set again.")
     out = Listing({checked(name, where): [] for name in names})
     for name in names if split is None else [pick(names, split, where, "split")]:
-        out.splits[name] = _shards(
-            folder / name, _json(folder / name / "state.json", f"{where}/{name}"), f"{where}/{name}"
-        )
+        inner = f"{where}/{name}"
+        out.splits[name] = _shards(folder / name, _json(folder / name / "state.json", inner), inner)
     return out
 
 
@@ -77,13 +76,11 @@ def _shards(folder: Path, state: Mapping[str, Any], where: str) -> list[Path]:
         what = "was saved with an index over its rows"
         raise InputError(what, where=where, hint="Save it again after .flatten_indices().")
     out = [folder / Path(f["filename"]).name for f in state.get("_data_files") or ()]
-    lacking = next((p.name for p in out if not p.is_file()), None)
-    if lacking or not out:
-        raise InputError(
-            "is not there" if lacking else "names no files",
-            where=f"{where}/{lacking or 'state.json'}",
-            hint="Save the set again.",
-        )
+    if not out:
+        raise InputError("names no files", where=f"{where}/state.json", hint="Save the set again.")
+    for path in out:
+        if not path.is_file():
+            raise InputError("is not there", where=f"{where}/{path.name}", hint="Save the set again.")
     return out
 
 
@@ -99,8 +96,7 @@ def _configs(folder: Path, where: str) -> dict[str, Mapping[str, Any]]:
         found = (metadata_load(card) or {}).get("configs") or []
         return {str(c["config_name"]): c for c in found}
     except (ValueError, YAMLError, KeyError, TypeError) as error:
-        cause = (str(error).splitlines() or [type(error).__name__])[0]
-        what = f"has a card whose front matter cannot be read: {cause}"
+        what = f"has a card whose front matter cannot be read: {first_line(error)}"
         raise InputError(what, where=f"{where}/README.md", hint="Mend it, or give the data files.") from error
 
 
@@ -183,6 +179,6 @@ def _nothing(folder: Path, left_out: Mapping[str, str], where: str) -> InputErro
     known = f"Known: {', '.join(DATA)}, save_to_disk folders"
     if not left_out:
         return InputError("holds no data files", where=where, hint=known)
-    hint = "A text file that holds JSON lines or CSV is read if you name it." if any(
-        n.endswith(".txt") for n in left_out) else known  # fmt: skip
+    text = any(n.endswith(".txt") for n in left_out)
+    hint = "A text file that holds JSON lines or CSV is read if you name it." if text else known
     return InputError(f"holds no data files, only {told(left_out)}", where=where, hint=hint)

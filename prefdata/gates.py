@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from prefdata.decisions import Decisions
-from prefdata.errors import ConfigError, did_you_mean
+from prefdata.errors import ConfigError, near_or_all
 from prefdata.stage import Stage
 
 _COMPARE = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt}
@@ -38,11 +38,8 @@ class Gate:
         name, compare, bound, percent = match.groups()
         known = [*_WORDS, *(s.name() for s in stages), *(r for s in stages for r in s.reasons)]
         if name not in known:
-            raise ConfigError(
-                f"gate {text!r}: nothing here is called {name}",
-                where=where,
-                hint=did_you_mean(name, known) or f"Known: {', '.join(known)}",
-            )
+            what = f"gate {text!r}: nothing here is called {name}"
+            raise ConfigError(what, where=where, hint=near_or_all(name, known))
         if name == "longer_chosen" and not percent:
             raise ConfigError(
                 f"gate {text!r}: longer_chosen is a share", where=where, hint="For example: longer_chosen<=60%"

@@ -8,6 +8,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import xxhash
 from prefdata.cutting import Source
 from prefdata.decisions import Finding
 from prefdata.errors import InputError
+from prefdata.files import whole
 from prefdata.pairs import dump
 from prefdata.reading import BadRow, Chunk, read
 from prefdata.shapes import Reading
@@ -56,23 +58,18 @@ def group(planned: Source, reading: Reading, work: Path, chunk_bytes: int) -> So
     order = np.argsort(np.frombuffer(leaders, np.int64), kind="stable").tolist()
     out = replace(planned, chunks=[], changes=dict(changes))
     path = work / "groups.marshal"
-    with loose.open("rb") as rows, path.with_suffix(".part").open("wb") as file:
+    with loose.open("rb") as rows, whole(path) as part, part.open("wb") as file:
         data = mmap.mmap(rows.fileno(), 0, access=mmap.ACCESS_READ)
-        start, size, of, at = 0, 0, 0, 0
-        while at < len(order):
-            leader, stop = order[at], at
-            while stop < len(order) and leaders[order[stop]] == leader:
-                stop += 1
+        start, size, of = 0, 0, 0
+        for leader, members in groupby(order, leaders.__getitem__):
             if size and (size >= chunk_bytes or files[leader] != of):
                 out.chunks.append(_chunk(len(out.chunks), of, path, start, size))
                 start, size = start + size, 0
             of = files[leader]
-            size += file.write(marshal.dumps([data[ends[i] : ends[i + 1]] for i in order[at:stop]]))
-            at = stop
+            size += file.write(marshal.dumps([data[ends[i] : ends[i + 1]] for i in members]))
         out.chunks.append(_chunk(len(out.chunks), of, path, start, size))
         data.close()
     loose.unlink()
-    path.with_suffix(".part").rename(path)
     return out
 
 

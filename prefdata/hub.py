@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from prefdata.cutting import SUFFIXES
-from prefdata.errors import InputError
+from prefdata.errors import InputError, first_line
 
 PREFIX = "hf:"
 _PACKED = ("", ".gz", ".zst")
@@ -31,9 +31,7 @@ def fetched(name: str) -> Path:
     level = loud.level
     loud.setLevel(logging.ERROR)  # what it warns of is told below
     try:
-        folder = Path(
-            snapshot_download(repo, repo_type="dataset", revision=revision or None, allow_patterns=_wanted(repo))
-        )
+        found = snapshot_download(repo, repo_type="dataset", revision=revision or None, allow_patterns=_wanted(repo))
     except errors.HFValidationError as error:
         raise InputError("is no name of the Hub", where=name, hint="For example: hf:Anthropic/hh-rlhf") from error
     except errors.GatedRepoError as error:
@@ -46,24 +44,17 @@ def fetched(name: str) -> Path:
         raise InputError(f"has no revision {revision}", where=name, hint="Give a branch, a tag or a commit.") from error
     except Exception as error:  # of the HTTP library, which differs between versions; no room on disk; no answer
         cause = error.__cause__ if isinstance(error, errors.LocalEntryNotFoundError) else None
-        off = isinstance(cause, errors.OfflineModeIsEnabled)
-        hint = (
-            "HF_HUB_OFFLINE is set: unset it."
-            if off
-            else "Try again: what was fetched is kept. Or give the folder of a copy."
-        )
-        raise InputError(f"cannot be fetched: {_first_line(cause or error)}", where=name, hint=hint) from error
+        hint = "Try again: what was fetched is kept. Or give the folder of a copy."
+        if isinstance(cause, errors.OfflineModeIsEnabled):
+            hint = "HF_HUB_OFFLINE is set: unset it."
+        raise InputError(f"cannot be fetched: {first_line(cause or error)}", where=name, hint=hint) from error
     finally:
         loud.setLevel(level)
-    if not folder.is_dir():
+    if not Path(found).is_dir():
         raise InputError("holds no data files", where=name, hint=f"Known: {', '.join(SUFFIXES)}, .arrow")
-    return folder
+    return Path(found)
 
 
 def _wanted(repo: str) -> list[str]:
     """Data files, the card, and the loading script that tells why there are none."""
     return [f"*{s}{p}" for s in SUFFIXES for p in _PACKED] + ["*.arrow", "README.md", f"{repo.split('/')[-1]}.py"]
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -195,12 +195,17 @@ def next_visible(data: mmap.mmap, at: int, blank: bytes = b" \t\r\n\v\f") -> int
     return None
 
 
-def list_of_key(data: mmap.mmap, first: int, key: bytes) -> int:
-    """Where the list under a top-level key begins."""
-    inside = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-    for match in re.compile(rb'"' + re.escape(key) + rb'"\s*:\s*\[').finditer(data, first):
-        before = inside.sub(b"", data[first : match.start()])
-        level = sum(before.count(mark) for mark in (b"{", b"[")) - sum(before.count(mark) for mark in (b"}", b"]"))
-        if level == 1:
-            return match.end() - 1
-    raise InputError(f"no list of rows was found under {key.decode()!r}")
+def list_of_key(data: mmap.mmap, first: int, key: str) -> int:
+    """Where the list under a key of the object at ``first`` begins; it must have one."""
+    level, text = 0, b""
+    for match in _TOKEN.finditer(data, first):
+        mark = match.group()
+        if mark in (b"}", b"]"):
+            level -= 1
+        elif mark not in (b"{", b"["):
+            text = mark
+        elif level == 1 and mark == b"[" and orjson.loads(text) == key:
+            return match.start()
+        else:
+            level += 1
+    raise KeyError(key)

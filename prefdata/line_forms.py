@@ -22,7 +22,7 @@ from prefdata.making import Form
 from prefdata.measuring import VERDICT
 from prefdata.pairs import SIDES, Fault, Message, dump
 from prefdata.reading import values
-from prefdata.shapes import Asked, conversation, find_reading
+from prefdata.shapes import Asked, find_reading, sides
 
 LINES = ("jsonl", "kto", "ab")
 # The names that a form makes itself: columns beside the pair that have them get a ``pd_``.
@@ -35,30 +35,29 @@ _MADE = {
 }
 _SAMPLE = 200  # lines that are looked at to see how they are read
 MOVED = "both answers begin with the same messages: readers of this form count those to the prompt"
+_DEVELOPER = "developer message written as system text"
 _CALLS = "tool calls written as LLaMA-Factory's function_call, without their ids"
 
 
 # ---------------------------------------------------------------------------------------------- what a form can hold
 
 
-def check(to: str, prompt: list[Message], chosen: list[Message], rejected: list[Message]) -> str | None:
-    """What may happen to a chat pair that is read again from this form, to be told; None for nothing.
-
-    Raises NoPlace for what the form cannot hold.
-    """
+def check(to: str, prompt: list[Message], chosen: list[Message], rejected: list[Message]) -> list[str]:
+    """What happens to a chat pair in this form, to be told. Raises NoPlace for what the form cannot hold."""
     if to == "hf-text":
         for side, role in ((prompt, "user"), (chosen, "assistant"), (rejected, "assistant")):
             _single(side, role)
     elif to == "hf-implicit":
-        again = conversation.pair(None, prompt + chosen, prompt + rejected, None)
+        again = sides.split(prompt + chosen, prompt + rejected)
         if isinstance(again, Fault):
             raise sharegpt.NoPlace("turns from which the prompt cannot be told")
-        return None if again.prompt == prompt else MOVED
+        return [] if again.prompt == prompt else [MOVED]
     elif to == "llamafactory":
         turns = sharegpt.row_of(prompt, chosen, rejected)
         said = [*turns["conversations"], turns["chosen"], turns["rejected"]]
-        return _CALLS if any(t["from"] in ("function_call", "observation") for t in said) else None
-    return None
+        calls = [_CALLS] if any(t["from"] in ("function_call", "observation") for t in said) else []
+        return calls + ([_DEVELOPER] if prompt[0]["role"] == "developer" else [])
+    return []
 
 
 def _single(side: list[Message], role: str) -> None:
@@ -157,8 +156,7 @@ class Lines:
             return ["null"] * len(table)
         held = table.column(name)
         if self.to == "llamafactory" and name == "tools":
-            texts = [t if isinstance(t, str) else "" if t is None else dump(t, ordered=False) for t in values(held)]
-            return [dump(t) for t in texts]
+            return [dump(sharegpt.tools_text(tools)) for tools in values(held)]
         array = schema.whole(held)
         if self.to == "llamafactory":
             array = schema.cast(array, column)

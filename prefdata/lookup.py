@@ -7,14 +7,17 @@ import os
 import platform
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from prefdata.errors import ConfigError, InputError, OutputError, did_you_mean
+from prefdata.errors import ConfigError, InputError, OutputError, near_or_all
 from prefdata.parameters import describe, json_schema
 from prefdata.pipeline import find, load
 from prefdata.say import table
@@ -73,8 +76,7 @@ def word_document(word: str) -> dict[str, Any]:
     """A reason word, what it means, and the stage that uses it."""
     known = {w: (kind, text) for kind in shipped().values() for w, text in kind.reasons.items()}
     if word not in known:
-        hint = did_you_mean(word, known) or f"Known: {', '.join(sorted(known))}"
-        raise ConfigError(f"no such reason word: {word}", hint=hint)
+        raise ConfigError(f"no such reason word: {word}", hint=near_or_all(word, sorted(known)))
     kind, text = known[word]
     return {"word": word, "stage": kind.name(), "text": " ".join(text.split()), **kind.documentation()}
 
@@ -85,95 +87,91 @@ def word_lines(told: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"{label}: {told[key]}" for label, key in _LABELS.items() if key != "references")
 
 
-def row_document(out: Path, splits: Sequence[str], asked: str) -> dict[str, Any]:
-    """Every decision about one row, and the row itself; ``asked`` is its ``pd_id``, else its number."""
-    import pyarrow.compute as pc
+@contextmanager
+def as_written(path: Path) -> Iterator[None]:
+    """What prefdata wrote itself is read: a file that is gone or was changed is told as such."""
+    from jinja2 import UndefinedError
 
+    hint = "Run prefdata again with --overwrite."
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise InputError("does not exist", where=str(error.filename or path), hint=hint) from error
+    except (OSError, ValueError, UndefinedError) as error:  # pydantic's, json's and Arrow's are ValueErrors
+        what = str(error).split("\n")[0]
+        raise InputError(f"was not left so by prefdata: {what}", where=str(path), hint=hint) from error
+
+
+def manifest(out: Path) -> dict[str, Any]:
+    """``manifest.json`` of a finished run; raises InputError where there is none."""
+    path = out / "manifest.json"
+    if not path.is_file():
+        what = "holds no finished run" if out.is_dir() else "does not exist"
+        raise InputError(what, where=str(out), hint="Go on with --resume." if (out / ".work").is_dir() else "")
+    with as_written(path):
+        found = json.loads(path.read_bytes())
+        if not isinstance(found, dict) or not isinstance(found.get("run"), dict) or "splits" not in found:
+            raise ValueError("it has no 'run' or no 'splits'")
+    return found
+
+
+def row_document(out: Path, asked: str) -> dict[str, Any]:
+    """Every decision about one row, and the row itself; ``asked`` is its ``pd_id``, else its number."""
+    splits = list(manifest(out)["splits"])
     decisions, signals = (_audit(out / f"audit/{n}.parquet") for n in ("decisions", "signals"))
-    places = _places(out, splits, decisions, signals)
-    found = _find(places, asked)
-    several = "pd_id" in signals.column_names  # rows gave several pairs, or few: a number is no place
-    if found is None and several:
-        at = pc.index(signals["pd_id"], asked).as_py()
-        found = (at, None) if at >= 0 else None
-    elif found is None and asked.isdigit():
-        found = int(asked), None
-    if found is None or found[0] >= len(signals):
+    parts = _parts(out, splits, decisions, signals)
+    row = _number(asked, parts, signals)
+    if row is None:
         hint = f"Rows go from 0 to {len(signals) - 1}; a pd_id works too."
-        if several:
+        if "pd_id" in signals.column_names:
             mine = signals["pd_id"].filter(pc.starts_with(signals["pd_id"], f"{asked}.")).to_pylist()
             hint = f"It gave {', '.join(mine[:5])}." if mine else "Ask for a pd_id, such as those in the report."
         raise InputError(f"has no row {asked}", where=str(out), hint=hint)
-    row, pair = found
-    if pair is None:
-        pair = next((_read(paths, int(np.searchsorted(rows, row))) for paths, rows in places if row in rows), None)
+    held = next(((path, np.searchsorted(rows, row)) for path, rows in parts if row in rows), None)
     made = decisions.filter(pc.equal(decisions["row"], row)).to_pylist()
     state = "dropped" if any(d["action"] == "drop" for d in made) else "kept"
     measured = signals.filter(pc.equal(signals["row"], row)).to_pylist()[0]
+    pair = None if held is None else pq.read_table(held[0]).slice(int(held[1]), 1).to_pylist()[0]
     return {"row": row, "state": state, "decisions": made, "signals": measured, "pair": pair}
 
 
-def _audit(path: Path) -> Any:
-    import pyarrow.parquet as pq
+def _number(asked: str, parts: Sequence[tuple[Path, Any]], signals: Any) -> int | None:
+    """The number of the pair with this ``pd_id``, or with this number itself."""
+    for path, rows in parts:
+        if (at := pc.index(pq.read_table(path, columns=["pd_id"])["pd_id"], asked).as_py()) >= 0:
+            return int(rows[at])
+    if "pd_id" in signals.column_names:  # rows gave several pairs, or few: a number is no place
+        at = pc.index(signals["pd_id"], asked).as_py()
+        return at if at >= 0 else None
+    return int(asked) if asked.isdecimal() and int(asked) < len(signals) else None
 
-    try:
+
+def _audit(path: Path) -> Any:
+    with as_written(path):
         found = pq.read_table(path)
-    except FileNotFoundError:
-        raise InputError("does not exist", where=str(path), hint="Run prefdata again with --overwrite.") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"is no sound Parquet file: {error}", where=str(path)) from error
     if not {"row", *(("action",) if path.stem == "decisions" else ())} <= set(found.column_names):
         raise InputError("was changed after the run: it lacks columns", where=str(path))
     return found
 
 
-def _places(out: Path, splits: Sequence[str], decisions: Any, signals: Any) -> list[tuple[list[Path], Any]]:
-    """The published parts of each split and of the dropped rows, with the row numbers that they hold, in order.
+def _parts(out: Path, splits: Sequence[str], decisions: Any, signals: Any) -> list[tuple[Path, Any]]:
+    """The published parts of the splits and of the dropped rows, each with the row numbers that it holds, in order.
 
     The parts do not hold the numbers (``pd_id`` may be the input's own), but hold the rows in their order.
     """
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-
     split = np.zeros(len(signals), np.int8)
     if "pair.split" in signals.column_names:
         split = signals["pair.split"].to_numpy().copy()
     split[decisions.filter(pc.equal(decisions["action"], "drop"))["row"].to_numpy()] = -1
     names = {**{f"data/{name}": i for i, name in enumerate(splits)}, "audit/dropped": -1}
-    held = [(sorted((out / name).glob("*.parquet")), np.flatnonzero(split == i)) for name, i in names.items()]
-    places = [(paths, rows) for paths, rows in held if paths]
-    for paths, rows in places:
-        if sum(pq.read_metadata(p).num_rows for p in paths) != len(rows):
-            raise InputError("was changed after the run: it holds other rows", where=str(paths[0].parent))
-    return places
-
-
-def _find(places: Sequence[tuple[Sequence[Path], Any]], asked: str) -> tuple[int, dict[str, Any] | None] | None:
-    """Number and content of the published row with this ``pd_id``."""
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-
-    for paths, rows in places:
-        before = 0
-        for path in paths:
-            ids = pq.read_table(path, columns=["pd_id"])["pd_id"]
-            if (at := pc.index(ids, asked).as_py()) >= 0:
-                return int(rows[before + at]), _read([path], at)
-            before += len(ids)
-    return None
-
-
-def _read(paths: Sequence[Path], at: int) -> dict[str, Any]:
-    """The row at this place in these parts."""
-    import pyarrow.parquet as pq
-
-    for path in paths:
-        n = pq.read_metadata(path).num_rows
-        if at < n:
-            found: dict[str, Any] = pq.read_table(path).slice(at, 1).to_pylist()[0]
-            return found
-        at -= n
-    raise AssertionError("the parts hold fewer rows than were counted")
+    found: list[tuple[Path, Any]] = []
+    for name, i in names.items():
+        paths, rows = sorted((out / name).glob("*.parquet")), np.flatnonzero(split == i)
+        ends = np.cumsum([pq.read_metadata(p).num_rows for p in paths])
+        if paths and ends[-1] != len(rows):
+            raise InputError("was changed after the run: it holds other rows", where=str(out / name))
+        found += zip(paths, np.split(rows, ends[:-1]), strict=False)
+    return found
 
 
 def row_lines(told: Mapping[str, Any]) -> Iterator[str]:

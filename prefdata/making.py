@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
 import pyarrow as pa
 
-from prefdata.pairs import SIDES, Fault, Message, Pair, Side, blank, fault_of
+from prefdata.pairs import SIDES, Fault, Pair, blank, fault_of
 from prefdata.reading import BadRow, Block, Group
-from prefdata.shapes import Reading, explicit, transcript
+from prefdata.shapes import Reading, transcript
+from prefdata.shapes.sides import EXPLICIT
 
 Form = Literal["text", "chat"]
 
@@ -43,14 +44,13 @@ class Made:
     needs_chat: bool = False
 
 
-def make(block: Block, reading: Reading, form: Form, bad: Callable[[int | None, int, Fault], None]) -> Made:
-    """The pairs of a block. ``bad(line, row, fault)`` hears of each fault and may raise; a text set that turns out to be chat
-    ends at once, marked so.
-    """
+def make(block: Block, reading: Reading, form: Form) -> Made:
+    """The pairs of a block; a text set that turns out to be chat ends at once, marked so."""
     out = Made(changes=Counter(block.changes), table=block.table)
     at: list[int] = []  # the row of the block that each pair came from
     several = False
     add_prompt, add_chosen, add_rejected = (side.append for side in out.texts)
+    add_pair, add_fault = out.pairs.append, out.faults.append
     names = reading.texts if form == "text" and not {"images", "image"} & set(block.names) else None
     for i, row in enumerate(block.rows):
         if names is not None and type(row) is dict:
@@ -65,8 +65,8 @@ def make(block: Block, reading: Reading, form: Form, bad: Callable[[int | None, 
                 add_prompt(p)
                 add_chosen(c)
                 add_rejected(r)
-                out.pairs.append(None)
-                out.faults.append(None)
+                add_pair(None)
+                add_fault(None)
                 continue
         seen: Any = {}
         if type(row) is dict:
@@ -86,10 +86,8 @@ def make(block: Block, reading: Reading, form: Form, bad: Callable[[int | None, 
                 _even_scores(one, reading.asked.ties)
             if not _add(out, one, seen, form):
                 return out
-            if (fault := out.faults[-1]) is not None:
-                bad(*_place(block, i, one), fault)
     if ready := len(at) - len([p for p, f in zip(out.pairs, out.faults, strict=True) if p or f]):
-        out.shapes[explicit.NAME] += ready
+        out.shapes[EXPLICIT] += ready
     if not several:
         out.rows, out.lines = block.rows, block.lines
     else:
@@ -121,40 +119,22 @@ def _of_group(out: Made, group: Group, reading: Reading) -> Any:
     return got
 
 
-def _place(block: Block, i: int, got: Pair | Fault) -> tuple[int | None, int]:
-    """Line and number of the row that this comes from first, for people."""
-    row = block.rows[i]
-    if not isinstance(row, Group):
-        return block.lines[i], i
-    first = got.members[0] if got.members else 0
-    return row.lines[first], row.numbers[first]
-
-
 def _add(out: Made, got: Pair | Fault, row: dict[str, Any], form: Form) -> bool:
     """Take one pair or fault in; False where the set must be read as chat."""
-    if isinstance(got, Fault):
-        _put(out, None, got, form)
-        return True
-    fault = fault_of(got, row)
-    if got.changes:
-        out.changes.update(got.changes)
-    if form == "chat":
-        if isinstance(got.prompt, str):
-            out.changes["text to messages"] += 1
-        got = to_chat(transcript.to_messages(got) if transcript.SPLIT in got.changes else got)
-    elif not isinstance(got.prompt, str):
+    pair, fault = (None, got) if isinstance(got, Fault) else (got, fault_of(got, row))
+    if pair and form == "chat" and isinstance(pair.prompt, str):
+        pair = transcript.to_messages(pair) if transcript.SPLIT in pair.changes else _to_messages(pair)
+    elif pair and form == "text" and not isinstance(pair.prompt, str):
         out.needs_chat = True
         return False
-    _put(out, got, fault, form)
-    return True
-
-
-def _put(out: Made, pair: Pair | None, fault: Fault | None, form: Form) -> None:
+    if pair and pair.changes:
+        out.changes.update(pair.changes)
     out.pairs.append(pair)
     out.faults.append(fault)
     if form == "text":
         for texts, side in zip(out.texts, SIDES, strict=True):
             texts.append(pair and getattr(pair, side))
+    return True
 
 
 def _lead_back(out: Made, block: Block, at: list[int]) -> None:
@@ -205,17 +185,11 @@ def _same(a: object, b: object) -> bool:
     return type(a) is type(b) and a == b  # 1, 1.0 and True are not the same
 
 
-def to_chat(pair: Pair) -> Pair:
-    """The pair with messages on all sides; texts become one user and one assistant message."""
-    if isinstance(pair.prompt, str) or isinstance(pair.chosen, str) or isinstance(pair.rejected, str):
-        sides = ((pair.prompt, "user"), (pair.chosen, "assistant"), (pair.rejected, "assistant"))
-        prompt, chosen, rejected = (_turn(side, role) for side, role in sides)
-        return replace(pair, prompt=prompt, chosen=chosen, rejected=rejected)
-    return pair
-
-
-def _turn(side: Side, role: str) -> list[Message]:
-    return [{"role": role, "content": side}] if isinstance(side, str) else side
+def _to_messages(pair: Pair) -> Pair:
+    """A pair of three texts as one user and one assistant message."""
+    roles = {"prompt": "user", "chosen": "assistant", "rejected": "assistant"}
+    sides: Any = {side: [{"role": role, "content": getattr(pair, side)}] for side, role in roles.items()}
+    return replace(pair, **sides, changes=(*pair.changes, "text to messages"))
 
 
 def read_heads(rows: Sequence[dict[str, Any]], reading: Reading) -> Made:
@@ -227,4 +201,4 @@ def read_heads(rows: Sequence[dict[str, Any]], reading: Reading) -> Made:
             groups.setdefault(key, []).append(row)
     held: list[dict[str, Any] | BadRow | Group] = [*lone]
     held += [Group(g, list(range(len(g))), [None] * len(g), [0] * len(g)) for g in groups.values()]
-    return make(Block(held, [None] * len(held)), reading, "text", lambda line, row, fault: None)
+    return make(Block(held, [None] * len(held)), reading, "text")

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from prefdata import schema
 from prefdata.errors import InputError, located
+from prefdata.files import put, whole
 from prefdata.frame import measure_pairs, uncollected
 from prefdata.making import Form, Made, make
 from prefdata.pairs import SIDES, Fault, Pair, Pairs, dump
@@ -60,7 +61,6 @@ class Measured:
     rows: int = 0
     sets: list[list[str]] = field(default_factory=list)  # the columns of its rows, each combination once
     one_to_one: bool = True  # whether each row gave one pair
-    schema: str = ""
     as_text: list[str] = field(default_factory=list)  # columns that hold integers beyond 64 bits
     several: list[str] = field(default_factory=list)  # columns that became JSON since their values are of several types
     needs_chat: bool = False
@@ -84,15 +84,17 @@ def measure(task: MeasureTask) -> Measured:
     schema.check_names(block.names, task.file_name)
     clock("reading")
     with located(task.file_name):
-        made = make(block, task.reading, task.form, _stopper(task))
-    of = (r.files if isinstance(r, Group) else (task.chunk.file,) for r in block.rows)
-    files = dict(Counter(str(f) for some in of for f in some))
+        made = make(block, task.reading, task.form)
+    grouped = Counter(str(f) for r in block.rows if type(r) is Group for f in r.files)
+    files = dict(grouped) or {str(task.chunk.file): len(block.rows)}
     out = Measured(len(made.pairs), sum(files.values()), block.sets, made.source is None, files=files)
     out.shapes, out.changes, out.tally = dict(made.shapes), dict(made.changes), dict(made.tally)
     clock("shapes")
     if made.needs_chat:
         out.needs_chat = True
         return out
+    if task.stop_on_bad:
+        _stop_at_bad(made, task.file_name)
     strings = _strings(task, made)
     spool = _spool(task, block, made, strings, out)
     plain = [True] * len(spool) if task.form == "text" else [p is None or _is_plain(p) for p in made.pairs]
@@ -100,12 +102,10 @@ def measure(task: MeasureTask) -> Measured:
     _write(spool, task.spool)
     clock("spool")
     if task.stages:  # without any, only the pairs are wanted
-        _write(_signals(task, made, spool, strings, clock).combine_chunks(), task.signals)
+        _write(_signals(task, made, spool, strings, clock), task.signals)
         clock("signals")
     out.seconds = clock.spent
-    note = Path(task.note)
-    note.with_suffix(".part").write_bytes(orjson.dumps({"key": task.key, "measured": asdict(out)}))
-    note.with_suffix(".part").rename(note)
+    put(Path(task.note), orjson.dumps({"key": task.key, "measured": asdict(out)}))
     return out
 
 
@@ -127,16 +127,14 @@ def _signals(task: MeasureTask, made: Made, spool: pa.Table, strings: dict[str, 
     return signals.append_column("pair.fault", spool.column(FAULT))
 
 
-def _stopper(task: MeasureTask) -> Any:
-    """What hears of faults: raises at the first bad row, where that was asked for."""
-
-    def stop(line: int | None, row: int, fault: Fault) -> None:
-        if task.stop_on_bad and fault.reason in _STOPS:
-            where = task.file_name + (f" row {row}" if line is None else f":{line}")
+def _stop_at_bad(made: Made, file: str) -> None:
+    """Raise InputError for the first bad row."""
+    for i, fault in enumerate(made.faults):
+        if fault is not None and fault.reason in _STOPS:
+            row = i if made.source is None else made.source[i]
+            where = file + (f" row {row}" if made.lines[i] is None else f":{made.lines[i]}")
             hint = "--on-bad-row skip lists such rows and goes on."
             raise InputError(f"{fault.reason}: {fault.detail}", where=where, hint=hint)
-
-    return stop
 
 
 class Clock:
@@ -194,7 +192,7 @@ def _spool(task: MeasureTask, block: Block, made: Made, strings: dict[str, list[
             others[name] = _column(source, values, out)
             if others[name].type == schema.JSON and schema.several(values):
                 out.several.append(name)
-        elif schema.holds_map(values.type):
+        elif schema.type_holds(values.type, pa.types.is_map):  # which ``datasets`` cannot read
             others[name] = schema.as_json(values.to_pylist())
             out.changes[f"column {source!r} holds maps and is written as JSON (lists of pairs)"] = len(made.pairs)
         else:
@@ -207,16 +205,14 @@ def _spool(task: MeasureTask, block: Block, made: Made, strings: dict[str, list[
             raise InputError(what, where=task.file_name, hint="Rename it.")
         values = [p.extra.get(name) if p is not None and p.extra else None for p in made.pairs]
         others[name] = _column(name, values, out)
-    out.schema = schema.to_text(pa.schema([(n, c.type) for n, c in others.items()]))
-    n = len(made.pairs)
-    found = {i: f for i, f in enumerate(made.faults) if f is not None}
     # A row that gave several pairs is not repeated for each of them that has both answers.
-    raw = {i: _raw(made.rows[i]) for i in found if not (made.pairs[i] and made.source)}
+    raw = [_raw(r) if f and not (p and made.source) else None
+           for r, p, f in zip(made.rows, made.pairs, made.faults, strict=True)]  # fmt: skip
     inner = {
         LINE: pa.array(made.lines, pa.int64()),
-        FAULT: schema.sparse(n, {i: f.reason for i, f in found.items()}),
-        DETAIL: schema.sparse(n, {i: f.detail for i, f in found.items()}),
-        RAW: schema.sparse(n, raw),
+        FAULT: pa.array([f and f.reason for f in made.faults], pa.string()),
+        DETAIL: pa.array([f and f.detail for f in made.faults], pa.string()),
+        RAW: pa.array(raw, pa.string()),
     }
     if made.source is not None:
         inner |= {SOURCE: pa.array(made.source, pa.int64()), PART: pa.array(made.part, pa.int32())}
@@ -265,12 +261,8 @@ def _raw(row: dict[str, Any] | BadRow) -> str:
 
 def _is_plain(pair: Pair) -> bool:
     """True if all its messages are a role and a text, and nothing else."""
-    for side in (pair.prompt, pair.chosen, pair.rejected):
-        if isinstance(side, list):
-            for message in side:
-                if len(message) != 2 or not isinstance(message.get("content"), str):
-                    return False
-    return True
+    sides: Any = (pair.prompt, pair.chosen, pair.rejected)
+    return all(len(m) == 2 and isinstance(m.get("content"), str) for side in sides for m in side)
 
 
 def _batch(
@@ -293,10 +285,6 @@ def _batch(
 
 
 def _write(table: pa.Table, path: str) -> None:
-    """An Arrow file of one batch, complete or not there."""
-    target = Path(path)
-    part = target.with_suffix(".part")
-    with pa.OSFile(str(part), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-        for batch in table.combine_chunks().to_batches():
-            writer.write_batch(batch)
-    part.rename(target)
+    """An Arrow file of one batch."""
+    with whole(Path(path)) as part, pa.OSFile(str(part), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table.combine_chunks())

@@ -21,7 +21,7 @@ from prefdata import schema
 from prefdata.decisions import Decisions, Index, Signals
 from prefdata.errors import ConfigError, InputError, OutputError
 from prefdata.files import put, whole
-from prefdata.report.examples import Row
+from prefdata.pairs import Row
 from prefdata.report.model import Report
 
 OWN = ("data", "audit", "recipes", "report.html", "report-no-rows.html", "manifest.json", "README.md", "spotcheck.csv")

@@ -29,6 +29,7 @@ ROLES = {
     "assistant": "assistant", "gpt": "assistant", "bot": "assistant", "model": "assistant", "chatgpt": "assistant",
     "tool": "tool", "function": "function", "observation": "tool", "function_call": "assistant",
 }  # fmt: skip
+ASKS = ("system", "developer", "user")  # all other roles are those of answers
 _UNIT, _RECORD = "\x1f", "\x1e"
 
 
@@ -71,6 +72,11 @@ def blank(value: str) -> bool:
 
 
 # ---------------------------------------------------------------------------------------------- chat messages
+
+
+def is_message(value: object) -> bool:
+    """Whether this is a chat message by its keys."""
+    return isinstance(value, Mapping) and ("role" in value or "from" in value)
 
 
 def read_messages(value: Sequence[Any], where: str) -> tuple[list[Message], tuple[str, ...]] | Fault:
@@ -119,15 +125,9 @@ def read_messages(value: Sequence[Any], where: str) -> tuple[list[Message], tupl
 
 def _parts_text(parts: list[Any]) -> str | None:
     """The text of content parts if all of them are text, else None (a picture, a sound)."""
-    texts = []
-    for part in parts:
-        if not isinstance(part, Mapping) or part.get("type", "text") != "text":
-            return None
-        value = part.get("text", part.get("value"))
-        if not isinstance(value, str):
-            return None
-        texts.append(value)
-    return "".join(texts)
+    written = [p for p in parts if isinstance(p, Mapping) and p.get("type", "text") == "text"]
+    texts = [t for p in written if isinstance(t := p.get("text", p.get("value")), str)]
+    return "".join(texts) if len(texts) == len(parts) else None
 
 
 def without_nulls(value: Any) -> Any:
@@ -182,14 +182,12 @@ def fault_of(pair: Pair, columns: Mapping[str, Any]) -> Fault | None:
     if _nothing(p):
         return Fault("empty_prompt", "the prompt is empty")
     for name, side in (("chosen", c), ("rejected", r)):
-        if isinstance(side, list):
-            if not side:
-                return Fault("empty_completion", f"{name} has no message")
-            if side[-1]["role"] not in ("assistant", "tool", "function"):
-                return Fault("bad_messages", f"{name} ends with a {side[-1]['role']} turn, not the assistant's")
-            if _nothing(side[-1]):
-                return Fault("empty_completion", f"{name} is empty")
-        elif blank(side):
+        if not side:
+            return Fault("empty_completion", f"{name} {'has no message' if isinstance(side, list) else 'is empty'}")
+        last = side if isinstance(side, str) else side[-1]
+        if isinstance(last, dict) and last["role"] in ASKS:
+            return Fault("bad_messages", f"{name} ends with a {last['role']} turn, not the assistant's")
+        if _nothing(last):
             return Fault("empty_completion", f"{name} is empty")
     pictures = columns.get("images")
     pictures = columns.get("image") if pictures is None else pictures
@@ -219,13 +217,9 @@ def kind_of(value: Any) -> str:
         return f"the number {str(value)[:40]}"
     if isinstance(value, str):
         return "text"
-    return (
-        "a list"
-        if isinstance(value, list | tuple)
-        else "an object"
-        if isinstance(value, Mapping)
-        else type(value).__name__
-    )
+    if isinstance(value, list | tuple):
+        return "a list"
+    return "an object" if isinstance(value, Mapping) else type(value).__name__
 
 
 def dump(value: Any, *, ordered: bool = True) -> str:
@@ -239,7 +233,20 @@ def dump(value: Any, *, ordered: bool = True) -> str:
             raise InputError("a value is nested too deeply to be written as JSON") from None
 
 
-# ---------------------------------------------------------------------------------------------- a batch of pairs
+@dataclass(frozen=True)
+class Row:
+    """A pair for people to read: text views, the other columns, and what is known of a fault."""
+
+    row: int
+    pd_id: str
+    file: str
+    line: int | None
+    prompt: str
+    chosen: str
+    rejected: str
+    columns: Mapping[str, Any]
+    raw: str | None
+    detail: str | None
 
 
 @dataclass

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pydantic import ValidationError
 
 from prefdata.decisions import Decisions, Signals
-from prefdata.errors import ConfigError, did_you_mean
+from prefdata.errors import ConfigError, located, near_or_all, nearest
 from prefdata.gates import Gate
 from prefdata.parameters import describe
 from prefdata.pipeline_file import Entry, override, plain, read, select
@@ -81,10 +81,8 @@ def find(name: str | None) -> tuple[str, Path, str]:
         return name, home / f"{name}.yaml", f"{name} (shipped)"
     if Path(name).is_file():
         return name, Path(name), name
-    raise ConfigError(
-        f"no such pipeline: {name}",
-        hint=did_you_mean(name, known) or f"Shipped: {', '.join(known)}; or the path of a file",
-    )
+    hint = near_or_all(name, known, "The path of a file, or one of")
+    raise ConfigError(f"no such pipeline: {name}", hint=hint)
 
 
 def load(
@@ -131,11 +129,8 @@ def parse(
     origin = override(entries, sets)
     out = Pipeline(name)
     for entry in entries:
-        where = f"{path}:{entry.line}"
-        try:
+        with located(f"{path}:{entry.line}"):
             kind = stage_class(entry.name, path.parent)
-        except ConfigError as error:
-            raise ConfigError(error.what, where=error.where or where, hint=error.hint) from error
         out.stages.append(_make(kind, entry, path, origin))
         out.names.append(str((path.parent / entry.name).resolve()) if entry.name.endswith(".py") else entry.name)
     named = [s.name() for s in out.stages]
@@ -167,13 +162,9 @@ def _make(kind: type[Stage], entry: Entry, path: Path, origin: Mapping[tuple[str
         where = origin.get((entry.name, key), f"{path}:{entry.lines.get(key, entry.line)}: {entry.name}.{key}")
         fields = kind.model_fields
         if first["type"] == "extra_forbidden":
-            near = did_you_mean(key, fields)
-            known = near[13:-1] if near else ""
-            hint = (
-                f"Did you mean {known} ({describe(kind, known)})?"
-                if known
-                else f"Parameters: {', '.join(fields) or 'none'}"
-            )
+            near = nearest(key, fields)
+            hint = f"Did you mean {near} ({describe(kind, near)})?" if near else ""
+            hint = hint or f"Parameters: {', '.join(fields) or 'none'}"
             raise ConfigError("no such parameter", where=where, hint=hint) from error
         hint = f"{key} is {describe(kind, key)}." if key in fields else ""
         raise ConfigError(f"{first['msg']}, got {str(first['input'])[:60]!r}", where=where, hint=hint) from error

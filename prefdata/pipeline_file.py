@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import YAMLError
 
-from prefdata.errors import ConfigError, did_you_mean
+from prefdata.errors import ConfigError, near_or_all
 
 _KEYS = ("version", "stages", "gate")
 
@@ -45,47 +45,40 @@ def read(text: str, path: Path) -> tuple[list[Entry], list[tuple[Any, str]]]:
         raise ConfigError("is not a mapping with 'stages:'", where=f"{path}:1")
     for key in tree:
         if key not in _KEYS:
-            raise ConfigError(
-                f"unknown key {key!r}",
-                where=f"{path}:{tree.lc.key(key)[0] + 1}",
-                hint=did_you_mean(str(key), _KEYS) or f"Known: {', '.join(_KEYS)}",
-            )
+            raise ConfigError(f"unknown key {key!r}", where=_at(path, tree, key), hint=near_or_all(str(key), _KEYS))
     if tree.get("version", 1) != 1:
-        raise ConfigError(
-            f"version {tree['version']} is not known here",
-            where=f"{path}:{tree.lc.key('version')[0] + 1}",
-            hint="This prefdata reads version 1.",
-        )
-    entries: list[Entry] = []
-    listed = CommentedSeq() if tree.get("stages") is None else tree["stages"]
-    if not isinstance(listed, CommentedSeq):
-        raise ConfigError("'stages' is not a list", where=f"{path}:{tree.lc.key('stages')[0] + 1}")
-    for i, entry in enumerate(listed):
-        line = listed.lc.item(i)[0] + 1
-        if isinstance(entry, str):
-            entries.append(Entry(entry, line=line))
-        elif isinstance(entry, CommentedMap) and len(entry) == 1:
-            stage, given = next(iter(entry.items()))
-            given = CommentedMap() if given is None else given
-            if not isinstance(given, CommentedMap):
-                raise ConfigError(
-                    f"stages[{i}].{stage}: parameters are a mapping",
-                    where=f"{path}:{line}",
-                    hint=f"- {stage}: {{name: value}}",
-                )
-            lines = {str(k): given.lc.key(k)[0] + 1 for k in given}
-            entries.append(Entry(str(stage), {str(k): plain(v) for k, v in given.items()}, lines, line))
-        else:
-            raise ConfigError(f"stages[{i}] is neither a name nor 'name: {{parameters}}'", where=f"{path}:{line}")
-    return entries, _gates(tree, path)
+        what = f"version {tree['version']} is not known here"
+        raise ConfigError(what, where=_at(path, tree, "version"), hint="This prefdata reads version 1.")
+    stages, gates = _list(tree, "stages", "a list", path), _list(tree, "gate", "a list of texts", path)
+    entries = [_entry(entry, i, path, stages.lc.item(i)[0] + 1) for i, entry in enumerate(stages)]
+    return entries, [(gate, f"{path}:{gates.lc.item(i)[0] + 1}") for i, gate in enumerate(gates)]
 
 
-def _gates(tree: CommentedMap, path: Path) -> list[tuple[Any, str]]:
-    """The gates of a pipeline file, each with its place."""
-    listed = CommentedSeq() if tree.get("gate") is None else tree["gate"]
-    if not isinstance(listed, CommentedSeq):
-        raise ConfigError("'gate' is not a list of texts", where=f"{path}:{tree.lc.key('gate')[0] + 1}")
-    return [(g, f"{path}:{listed.lc.item(i)[0] + 1}") for i, g in enumerate(listed)]
+def _at(path: Path, tree: CommentedMap, key: str) -> str:
+    return f"{path}:{tree.lc.key(key)[0] + 1}"
+
+
+def _list(tree: CommentedMap, key: str, kind: str, path: Path) -> CommentedSeq:
+    found = CommentedSeq() if tree.get(key) is None else tree[key]
+    if not isinstance(found, CommentedSeq):
+        raise ConfigError(f"{key!r} is not {kind}", where=_at(path, tree, key))
+    return found
+
+
+def _entry(entry: Any, number: int, path: Path, line: int) -> Entry:
+    """One item of the list of stages: a name, or a name with its parameters."""
+    where = f"{path}:{line}"
+    if isinstance(entry, str):
+        return Entry(entry, line=line)
+    if not isinstance(entry, CommentedMap) or len(entry) != 1:
+        raise ConfigError(f"stages[{number}] is neither a name nor 'name: {{parameters}}'", where=where)
+    stage, given = next(iter(entry.items()))
+    given = CommentedMap() if given is None else given
+    if not isinstance(given, CommentedMap):
+        what, hint = f"stages[{number}].{stage}: parameters are a mapping", f"- {stage}: {{name: value}}"
+        raise ConfigError(what, where=where, hint=hint)
+    lines = {str(k): given.lc.key(k)[0] + 1 for k in given}
+    return Entry(str(stage), {str(k): plain(v) for k, v in given.items()}, lines, line)
 
 
 def plain(value: Any) -> Any:
@@ -103,13 +96,8 @@ def plain(value: Any) -> Any:
 def _value(text: str) -> Any:
     """A parameter from the command line, as YAML reads it; text without quotes stays exactly as given."""
     value = plain(YAML(typ="rt").load(text))
-    if value is None and text.strip() not in (
-        "null",
-        "Null",
-        "NULL",
-        "~",
-    ):  # white space, or what YAML takes for a comment
-        return text
+    if value is None:  # also what white space is, and what YAML takes for a comment
+        return None if text.strip() in ("null", "Null", "NULL", "~") else text
     return text if isinstance(value, str) and not text.startswith(("'", '"')) else value
 
 
@@ -119,14 +107,11 @@ def select(entries: list[Entry], only: Sequence[str], skip: Sequence[str]) -> No
     for option, words in (("--only", only), ("--skip", skip)):
         for word in words:
             if word not in named:
-                raise ConfigError(
-                    f"{option} {word}: not a stage of this pipeline",
-                    hint=did_you_mean(word, named) or f"Stages: {', '.join(named)}",
-                )
+                hint = near_or_all(word, named, "Stages")
+                raise ConfigError(f"{option} {word}: not a stage of this pipeline", hint=hint)
     if "malformed" in skip:
-        raise ConfigError(
-            "--skip malformed: rows that are no pair cannot be kept", hint="Mend them, or leave malformed in."
-        )
+        what = "--skip malformed: rows that are no pair cannot be kept"
+        raise ConfigError(what, hint="Mend them, or leave malformed in.")
     entries[:] = [
         e for e, n in zip(entries, named, strict=True)
         if n == "malformed" or ((not only or n in only) and n not in skip)
@@ -139,22 +124,17 @@ def override(entries: list[Entry], sets: Sequence[str]) -> dict[tuple[str, str],
     for item in sets:
         match = re.fullmatch(r"([\w./-]+)\.(\w+)=(.*)", item, re.DOTALL)
         if match is None:
-            raise ConfigError(
-                f"--set {item}: not stage.parameter=value", hint="For example: --set near_duplicate.threshold=0.7"
-            )
+            hint = "For example: --set near_duplicate.threshold=0.7"
+            raise ConfigError(f"--set {item}: not stage.parameter=value", hint=hint)
         stage, parameter, value = match.groups()
         entry = next((e for e in entries if stage in (e.name, e.word)), None)
         if entry is None:
-            names = [e.name for e in entries]
-            raise ConfigError(
-                f"--set {item}: {stage} is not in this pipeline",
-                hint=did_you_mean(stage, names) or f"Stages: {', '.join(names)}",
-            )
+            hint = near_or_all(stage, [e.name for e in entries], "Stages")
+            raise ConfigError(f"--set {item}: {stage} is not in this pipeline", hint=hint)
         try:
             entry.given[parameter] = _value(value)
         except YAMLError as error:
-            raise ConfigError(
-                f"--set {item}: not valid YAML", hint="Quote text that holds brackets or colons."
-            ) from error
+            hint = "Quote text that holds brackets or colons."
+            raise ConfigError(f"--set {item}: not valid YAML", hint=hint) from error
         origin[entry.name, parameter] = f"--set {stage}.{parameter}"
     return origin

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from prefdata import output, schema
 from prefdata.engines import Engine
+from prefdata.files import whole
 from prefdata.measuring import DETAIL, FILE, LINE, RAW, VERDICT
 from prefdata.pairs import SIDES
 from prefdata.result import Progress, Result
@@ -34,31 +35,29 @@ class PublishTask:
     file_name: str
     form: Literal["text", "chat", "implicit", "single"]  # single: chat of single turns, written as text
     plain: tuple[bool, bool]  # whether all messages of the kept, and of the dropped rows are a role and a text only
-    schema: str
-    splits: tuple[str, ...]
+    schema: pa.Schema  # of the further columns
     targets: tuple[str, ...]  # the Parquet part of each split, "" where the part keeps none of its rows
     dropped: str
-    split: npt.NDArray[np.int8]  # index into ``splits``, -1 for a dropped row
+    split: npt.NDArray[np.int8]  # index into ``targets``, -1 for a dropped row
     swapped: npt.NDArray[np.bool_]
     verdict: Mapping[str, Any]  # of the dropped rows: stage, code, score, limit, peer
 
 
 def publish(task: PublishTask) -> list[str]:
     """Write this part's rows of each split, and its dropped rows; returns the files written."""
-    table = pa.ipc.open_file(pa.memory_map(task.spool)).read_all()
+    table = schema.mapped(task.spool)
     ids = with_own(table, task.ids if task.ids is not None else _numbers(task.start, len(table)))
     if task.swapped.any():
         pick = pa.array(task.swapped)
         chosen, rejected = (table.column(s).combine_chunks() for s in ("chosen", "rejected"))
         table = table.set_column(1, "chosen", pa.compute.if_else(pick, rejected, chosen))
         table = table.set_column(2, "rejected", pa.compute.if_else(pick, chosen, rejected))
-    rest = schema.from_text(task.schema)
     written = []
     for i, target in enumerate(task.targets):
         if target:
             mask = pa.array(task.split == i)
             part = table.filter(mask)
-            columns = _sides(part, task, task.plain[0]) | _others(part, rest) | {"pd_id": ids.filter(mask)}
+            columns = _sides(part, task, task.plain[0]) | _others(part, task.schema) | {"pd_id": ids.filter(mask)}
             _parquet(pa.table(columns), target)
             written.append(target)
     if task.dropped:
@@ -67,7 +66,7 @@ def publish(task: PublishTask) -> list[str]:
         v = task.verdict
         reasons = [d or _sentence(c, s, li, p) for d, c, s, li, p in zip(
             part.column(DETAIL).to_pylist(), v["code"], v["score"], v["limit"], v["peer"], strict=True)]  # fmt: skip
-        others = {f"pd_{n}" if n in VERDICT else n: column for n, column in _others(part, rest).items()}
+        others = {f"pd_{n}" if n in VERDICT else n: column for n, column in _others(part, task.schema).items()}
         columns = _sides(part, task, task.plain[1]) | others | {
             "pd_id": ids.filter(mask),
             "pd_file": part.column(FILE) if FILE in part.column_names else pa.array([task.file_name] * len(part), pa.string()),
@@ -123,19 +122,13 @@ def _others(table: pa.Table, rest: pa.Schema) -> dict[str, pa.Array]:
 
 
 def _parquet(table: pa.Table, path: str) -> None:
-    target = Path(path)
-    part = target.with_name(target.name + ".part")
     # Texts hardly ever repeat within a part: trying a dictionary first only costs time.
-    words = [
-        n
-        for n in table.column_names
-        if n not in SIDES and n != "pd_id" and not pa.types.is_nested(table.schema.field(n).type)
-    ]
-    pq.write_table(
-        table, part, compression="zstd", compression_level=1, use_dictionary=words, write_statistics=words,
-        row_group_size=max(1, len(table)), data_page_size=1 << 20,
-    )  # fmt: skip
-    part.rename(target)
+    words = [f.name for f in table.schema if f.name not in (*SIDES, "pd_id") and not pa.types.is_nested(f.type)]
+    with whole(Path(path)) as part:
+        pq.write_table(
+            table, part, compression="zstd", compression_level=1, use_dictionary=words, write_statistics=words,
+            row_group_size=max(1, len(table)), data_page_size=1 << 20,
+        )  # fmt: skip
 
 
 def publish_all(
@@ -147,29 +140,24 @@ def publish_all(
     ``where`` gives each pair its split, an index into ``of``; -1 for one that is dropped, as ``result`` says (without one, such
     pairs are not written).
     """
-    verdict = {} if result is None else _verdict(result, spool)
+    verdict = (lambda rows: {}) if result is None else _verdict(result, spool)
     swapped = np.zeros(spool.pairs, bool) if result is None else result.outcome.swapped
     tasks: list[PublishTask] = []
     number: Counter[str] = Counter()
-    rest = schema.to_text(spool.schema)
     plain = spool.plain(where >= 0), spool.plain(where < 0)
     for task, start, m in zip(spool.tasks, spool.starts, spool.measured, strict=True):
         if not m.pairs:
             continue
         mine = where[start : start + m.pairs]
         paths = []
-        for i, name in enumerate((*of, "")):
-            folder = out / "data" / name if name else out / "audit" / "dropped"
-            if (name or verdict) and (mine == (i if name else -1)).any():
-                folder.mkdir(parents=True, exist_ok=True)
-                paths.append(str(folder / f"part-{number[name]:05d}.parquet"))
-                number[name] += 1
-            else:
-                paths.append("")
+        for i, folder in enumerate((*(f"data/{name}" for name in of), "audit/dropped")):
+            there = bool((mine == i).any() if i < len(of) else result is not None and (mine < 0).any())
+            paths.append(str(out / folder / f"part-{number[folder]:05d}.parquet") if there else "")
+            number[folder] += there
         gone = np.flatnonzero(mine < 0) + start
         tasks.append(PublishTask(
-            task.spool, start, _ids(spool, start, m.pairs), task.file_name, form, plain, rest, tuple(of), tuple(paths[:-1]), paths[-1], mine,
-            swapped[start : start + m.pairs], {k: v(gone) for k, v in verdict.items()},
+            task.spool, start, _ids(spool, start, m.pairs), task.file_name, form, plain, spool.schema, tuple(paths[:-1]),
+            paths[-1], mine, swapped[start : start + m.pairs], verdict(gone),
         ))  # fmt: skip
     tell("writing", 0, len(tasks))
     ready = 0
@@ -187,8 +175,8 @@ def _ids(spool: Spool, start: int, n: int) -> tuple[str, ...] | None:
     return None if spool.origins is None else tuple(spool.ids(np.arange(start, start + n)))
 
 
-def _verdict(result: Result, spool: Spool) -> dict[str, Callable[[npt.NDArray[np.int64]], list[Any]]]:
-    """Ways to read why rows were dropped: stage, code, score, limit and peer of the decision that did it."""
+def _verdict(result: Result, spool: Spool) -> Callable[[npt.NDArray[np.int64]], dict[str, list[Any]]]:
+    """A way to read why rows were dropped: stage, code, score, limit and peer of the decision that did it."""
     total = len(result.outcome.kept)
     score, limit = np.full(total, np.nan, np.float32), np.full(total, np.nan, np.float32)
     peer, code = np.full(total, -1, np.int64), np.full(total, -1, np.int16)
@@ -199,10 +187,10 @@ def _verdict(result: Result, spool: Spool) -> dict[str, Callable[[npt.NDArray[np
         score[at], limit[at], peer[at] = d.score[drop], d.limit[drop], d.peer[drop]
         code[at] = d.reason[drop] + len(words)
         words += d.reasons
-    return {
-        "stage": lambda rows: [result.stages[i] for i in result.outcome.stage[rows]],
-        "code": lambda rows: [words[i] for i in code[rows]],
-        "score": lambda rows: [None if np.isnan(v) else float(v) for v in score[rows]],
-        "limit": lambda rows: [None if np.isnan(v) else float(v) for v in limit[rows]],
-        "peer": lambda rows: [None if v < 0 else spool.ids(np.array([v]))[0] for v in peer[rows]],
+    return lambda rows: {
+        "stage": [result.stages[i] for i in result.outcome.stage[rows]],
+        "code": [words[i] for i in code[rows]],
+        "score": [None if np.isnan(v) else float(v) for v in score[rows]],
+        "limit": [None if np.isnan(v) else float(v) for v in limit[rows]],
+        "peer": [None if v < 0 else spool.ids(np.array([v]))[0] for v in peer[rows]],
     }

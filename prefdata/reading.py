@@ -30,6 +30,7 @@ __all__ = ["BAD", "LINE", "BadRow", "Block", "Chunk", "Group", "read", "values"]
 
 Kind = Literal["lines", "documents", "arrow", "parquet", "groups"]
 _LONG = re.compile(LONG_NUMBER.encode())
+_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 LINE, BAD = "pd$line", "pd$bad"  # columns that a converted table (CSV) carries beside the data
 
 
@@ -120,7 +121,7 @@ def _look_closer(rows: list[Any], texts: list[bytes]) -> None:
     kinds = set(map(type, chain.from_iterable(r.values() for r in rows if type(r) is dict)))
     if kinds & {list, dict}:
         for i, row in enumerate(rows):
-            if type(row) is dict and any(type(v) is list or type(v) is dict for v in row.values()):
+            if type(row) is dict:
                 rows[i] = not_too_deep(texts[i], row)
     if kinds & {list, dict, float}:
         for i in _long_numbers(texts):
@@ -161,15 +162,16 @@ def _groups(data: bytes) -> Block:
 
 
 def _long_numbers(texts: Sequence[bytes]) -> list[int]:
-    """The texts in which 19 digits stand in a row; they hold two of every ninth byte, so that most of the bytes need not be
-    looked at.
+    """The texts in which 19 digits stand in a row; they hold two of every ninth byte, and all between these two, so that most
+    of the bytes need not be looked at.
     """
     data = b"".join(texts)
-    digit = np.frombuffer(data or b" ", np.uint8)[::9] - np.uint8(48) < 10
-    samples = (np.flatnonzero(digit[:-1] & digit[1:]) * 9).tolist()
-    found = [at for at in samples if _LONG.search(data, max(0, at - 9), at + 28)]
-    if not found:
-        return []
+    code = np.frombuffer(data, np.uint8)
+    digit = code[::9] - np.uint8(48) < 10
+    at = np.flatnonzero(digit[:-1] & digit[1:]) * 9
+    for step in (4, 2, 6, 1, 3, 5, 7, 8):
+        at = at[code[at + step] - np.uint8(48) < 10]
+    found = [i for i in at.tolist() if _LONG.search(data, max(0, i - 9), i + 28)]
     ends = np.cumsum([len(t) for t in texts])
     return sorted(set(np.searchsorted(ends, found, "right").tolist()))
 
@@ -197,14 +199,12 @@ def _from_table(table: pa.Table) -> Block:
     bad = table.column(BAD).to_pylist() if BAD in table.column_names else [None] * len(table)
     table, changes = _by_name(table.drop_columns([c for c in (LINE, BAD) if c in table.column_names]))
     table = _decoded(table)
-    columns = {name: values(table.column(name)) for name in table.column_names}
-    rows: list[dict[str, Any] | BadRow | Group] = []
+    names, columns = table.column_names, [values(column) for column in table.columns]
+    rows: list[Any] = [dict(zip(names, cells, strict=True)) for cells in zip(*columns, strict=True)]
     for i, wrong in enumerate(bad):
-        if wrong is None:
-            rows.append({name: column[i] for name, column in columns.items()})
-        else:
+        if wrong is not None:
             reason, detail, raw = orjson.loads(wrong)
-            rows.append(BadRow(Fault(reason, detail), raw))
+            rows[i] = BadRow(Fault(reason, detail), raw)
     return Block(rows, lines, table, changes)
 
 
@@ -225,14 +225,11 @@ def _by_name(table: pa.Table) -> tuple[pa.Table, dict[str, int]]:
 def _decoded(table: pa.Table) -> pa.Table:
     """The columns as the values they stand for: dictionaries and views are ways to store them."""
     for i, (name, kind) in enumerate(zip(table.column_names, table.schema.types, strict=True)):
-        if pa.types.is_dictionary(kind):
-            table = table.set_column(i, name, table.column(i).cast(kind.value_type))
+        plain = kind.value_type if pa.types.is_dictionary(kind) else _VIEWS.get(kind)
+        if plain is not None:
+            table = table.set_column(i, name, table.column(i).cast(plain))
         elif pa.types.is_run_end_encoded(kind):
             table = table.set_column(i, name, pc.run_end_decode(table.column(i)))
-        elif kind in (pa.string_view(), pa.binary_view()):
-            table = table.set_column(
-                i, name, table.column(i).cast(pa.string() if kind == pa.string_view() else pa.binary())
-            )
     return table
 
 

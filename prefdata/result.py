@@ -27,7 +27,7 @@ class Options:
 
     columns: Mapping[str, str] = field(default_factory=dict)
     shape: str | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)  # what label values mean: {"first": "1", "second": "2", "tie": "0"}
+    labels: Mapping[str, str] = field(default_factory=dict)  # {"first": "1", "second": "2", "tie": "0"}
     pairs: Literal["best-worst", "adjacent", "all"] = "best-worst"  # which pairs a ranked list gives
     ties: Literal["drop", "keep"] = "drop"
     input_format: Format = "auto"

@@ -19,12 +19,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import orjson
 
 from prefdata import data_files, gates, output, recipes, split
 from prefdata.cutting import Source
 from prefdata.decisions import Outcome, Signals, apply
 from prefdata.engines import Engine, engine
-from prefdata.errors import ConfigError, InputError, OutputError, did_you_mean
+from prefdata.errors import ConfigError, InputError, OutputError, near_or_all
 from prefdata.files import put
 from prefdata.grouping import kto_findings
 from prefdata.intake import detect, inputs_of, opened
@@ -36,8 +37,6 @@ from prefdata.report.summary import Facts, summarise
 from prefdata.result import Action, Options, Progress, Result
 from prefdata.shapes import Reading
 from prefdata.spool import Spool, measure_all
-
-__all__ = ["Action", "Options", "Progress", "Result", "audit", "clean", "default_workers", "run"]
 
 
 def audit(
@@ -65,44 +64,27 @@ def _ready(given: str | Pipeline | None, options: Mapping[str, Any]) -> tuple[Pi
     known = [*words, "min_margin", *(f.name for f in fields(Options))]
     for name in options:
         if name not in known:
-            raise ConfigError(f"no such option: {name}", hint=did_you_mean(name, known) or f"Known: {', '.join(known)}")
-    of_pipeline: dict[str, Any] = {
-        words[k]: (v,) if isinstance(v, str | os.PathLike) else tuple(v) for k, v in options.items() if k in words
-    }
-    if "min_margin" in options:
-        of_pipeline["min_margin"] = options["min_margin"]
+            raise ConfigError(f"no such option: {name}", hint=near_or_all(name, known))
+    rest = dict(options)
+    of_pipeline = {words.get(k, k): rest.pop(k) for k in (*words, "min_margin") if k in rest}
+    for name, value in of_pipeline.items():
+        if name != "min_margin":
+            of_pipeline[name] = (value,) if isinstance(value, str | os.PathLike) else tuple(value)
     if isinstance(given, Pipeline) and of_pipeline:
-        raise ConfigError(
-            f"{', '.join(of_pipeline)}: the pipeline is ready made", hint="Give its name or path instead."
-        )
+        what = f"{', '.join(of_pipeline)}: the pipeline is ready made"
+        raise ConfigError(what, hint="Give its name or path instead.")
     pipeline = given if isinstance(given, Pipeline) else load(given, **of_pipeline)[0]
-    return pipeline, Options(**{k: v for k, v in options.items() if k not in words and k != "min_margin"})
+    return pipeline, Options(**rest)
 
 
 def run(
-    action: Action,
-    source: Any,
-    out: Path | None,
-    pipeline: Pipeline,
-    options: Options,
-    progress: Progress | None = None,
-) -> Result:
+    action: Action, source: Any, out: Path | None, pipeline: Pipeline, options: Options, progress: Progress | None = None,
+) -> Result:  # fmt: skip
     """The whole way; ``progress(what, done, total)`` hears of each chunk and stage."""
     started, cpu = time.time(), _cpu()
     tell = progress or (lambda what, done, total: None)
     with ExitStack() as stack:
-        if out is None:
-            idle = [n for n in ("resume", "overwrite", "keep_scratch") if getattr(options, n)]
-            if idle:
-                raise ConfigError(f"--{idle[0].replace('_', '-')} needs an output folder", hint="prefdata audit IN OUT")
-            work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="prefdata-")))
-            stack.enter_context(output.writing(work, "Make room, or set TMPDIR to another place."))
-        else:
-            if options.resume:
-                _same_run(out, action, pipeline, options)
-            work = output.prepare(out, overwrite=options.overwrite, resume=options.resume, inputs=inputs_of(source))
-            stack.enter_context(output.writing(out))
-            stack.enter_context(output.tidying(out, resumable=options.resume or options.keep_scratch))
+        work = _work(stack, action, source, out, pipeline, options)
         shares = split.parse(options.split) if options.split else {}
         recipes.chosen(options.export)  # a wrong name is told before the work
         tell("reading", 0, 0)
@@ -126,14 +108,8 @@ def run(
         made[0].findings += [*data_files.not_read(planned), *kto_findings([m.tally for m in spool.measured])]
         names = [s.name() for s in pipeline.stages]
         kept = {s: int((outcome.kept & (splits == i)).sum()) for i, s in enumerate(of)}
-        found = gates.counts(
-            names,
-            made,
-            sum(kept.values()),
-            int((outcome.kept & outcome.flagged).sum()),
-            signals.total,
-            _longer(signals, outcome),
-        )
+        flagged = int((outcome.kept & outcome.flagged).sum())
+        found = gates.counts(names, made, sum(kept.values()), flagged, signals.total, _longer(signals, outcome))
         checked = [g.check(found, signals.total) for g in pipeline.gates]
         tell("report", 0, 1)
         facts = Facts(
@@ -148,48 +124,63 @@ def run(
         output.clear(out)
         files = {}
         if action == "clean":
-            files = _write_dataset(out, result, facts, spool, machine, splits, planned.title, options, tell)
+            files = _write_dataset(out, result, pipeline, spool, machine, splits, planned.title, options, tell)
         output.write_decisions(out / "audit/decisions.parquet", result.stages, made)
-        output.write_signals(out / "audit/signals.parquet", signals, names, splits if len(of) > 1 else None, spool.all_ids())
+        shown = splits if len(of) > 1 else None
+        output.write_signals(out / "audit/signals.parquet", signals, names, shown, spool.all_ids())
         put(out / "audit/report.json", output.dump(result.report.model_dump(mode="json")))
         clock("writing")
         about = _run_facts(options, machine, spool, clock, started, cpu)
         put(out / "report.html", render(result.report, about))
         put(out / "audit/run.log.jsonl", _log(about))
-        output.finish(out, _manifest(result, facts, options, files, about), options.keep_scratch)
+        output.finish(out, _manifest(result, options, files, about), options.keep_scratch)
         return result
 
 
+def _work(
+    stack: ExitStack, action: Action, source: Any, out: Path | None, pipeline: Pipeline, options: Options
+) -> Path:  # fmt: skip
+    """The folder for the parts of the run, which ``stack`` tidies away: one that is thrown away where there is no ``out``."""
+    if out is None:
+        idle = [n for n in ("resume", "overwrite", "keep_scratch") if getattr(options, n)]
+        if idle:
+            raise ConfigError(f"--{idle[0].replace('_', '-')} needs an output folder", hint="prefdata audit IN OUT")
+        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="prefdata-")))
+        stack.enter_context(output.writing(work, "Make room, or set TMPDIR to another place."))
+        return work
+    if options.resume:
+        _same_run(out, action, pipeline, options)
+    work = output.prepare(out, overwrite=options.overwrite, resume=options.resume, inputs=inputs_of(source))
+    stack.enter_context(output.writing(out))
+    stack.enter_context(output.tidying(out, resumable=options.resume or options.keep_scratch))
+    return work
+
+
 def _write_dataset(
-    out: Path, result: Result, facts: Facts, spool: Spool, machine: Engine, splits: npt.NDArray[np.int8],
+    out: Path, result: Result, pipeline: Pipeline, spool: Spool, machine: Engine, splits: npt.NDArray[np.int8],
     title: str, options: Options, tell: Progress,
 ) -> dict[str, str]:  # fmt: skip
     """The kept and the dropped rows, and what goes with a dataset: its card, recipes, a sheet to check it by."""
     form: Any = "implicit" if options.format == "implicit" else spool.form
     where = np.where(result.outcome.kept, splits, np.int8(-1)).astype(np.int8)
-    files = publish_all(machine, spool, result, where, tuple(facts.splits), out, form, tell)
-    if any(facts.splits.values()):
+    files = publish_all(machine, spool, result, where, tuple(result.splits), out, form, tell)
+    if result.counts["kept"]:
         rows = output.spotcheck(np.flatnonzero(result.outcome.kept), options.sample, options.seed)
         output.write_spotcheck(out / "spotcheck.csv", rows, spool.rows, options.seed)
-        longest = next((int(s.max_length) for s in facts.stages if hasattr(s, "max_length")), 1024)
-        recipes.write(out, form, [s for s, n in facts.splits.items() if n], longest, recipes.chosen(options.export))
+        longest = next((int(s.max_length) for s in pipeline.stages if hasattr(s, "max_length")), 1024)
+        recipes.write(out, form, [s for s, n in result.splits.items() if n], longest, recipes.chosen(options.export))
     put(out / "README.md", output.card(result.report, title, form, options.license, files))
     return files
 
 
-def _manifest(
-    result: Result, facts: Facts, options: Options, files: dict[str, str], about: dict[str, Any]
-) -> dict[str, Any]:
+def _manifest(result: Result, options: Options, files: dict[str, str], about: dict[str, Any]) -> dict[str, Any]:
     """What ``manifest.json`` holds; ``run`` alone may differ between two runs of the same data."""
+    report = result.report
     status = "empty" if not result.counts["kept"] else "complete" if result.ok else "gate_failed"
-    stages = {
-        n: {"in": len(d), **{a: d.count(a) for a in ("drop", "flag", "swap")}, "reasons": d.by_reason()}
-        for n, d in zip(result.stages, result.made, strict=True)
-    }
     return {
-        "schema_version": 1, "prefdata": facts.version, "action": facts.action, "status": status, "input": facts.source,
-        "counts": result.counts, "splits": facts.splits, "gates": facts.gates, "seed": facts.seed, "stages": stages,
-        "config": facts.config, "options": options.settings(), "files": files, "run": about,
+        "schema_version": 1, "prefdata": report.prefdata, "action": result.action, "status": status, "input": report.source,
+        "counts": result.counts, "splits": result.splits, "gates": result.gates, "seed": report.seed,
+        "stages": result.by_stage, "config": report.config, "options": options.settings(), "files": files, "run": about,
     }  # fmt: skip
 
 
@@ -215,24 +206,18 @@ def _longer(signals: Signals, outcome: Outcome) -> float:
     kept = signals.living(np.flatnonzero(outcome.kept))
     if not len(kept):
         return 0.0
-    chosen, rejected = kept.column("pair.chosen_words"), kept.column("pair.rejected_words")
-    longer, shorter = int((chosen > rejected).sum()), int((chosen < rejected).sum())
+    chosen, rejected = (kept.column(f"pair.{side}_words").astype(np.float32) for side in ("chosen", "rejected"))
+    gap = np.where(outcome.swapped[kept.index], rejected - chosen, chosen - rejected)
+    longer, shorter = int((gap > 0).sum()), int((gap < 0).sum())
     return longer / max(1, longer + shorter)
 
 
 def _source(planned: Source, spool: Spool, reading: Reading, options: Options) -> dict[str, Any]:
     """The input as the report tells it; no path and no time."""
-    rows: Counter[int] = Counter()
-    for task, m in zip(spool.tasks, spool.measured, strict=True):
-        rows.update({int(file): n for file, n in m.files.items()})
-    shapes: Counter[str] = Counter()
-    changes: Counter[str] = Counter()
-    for m in spool.measured:
-        shapes.update(m.shapes)
-        changes.update(m.changes)
+    rows, shapes, changes = (spool.sums(name) for name in ("files", "shapes", "changes"))
     changes.update(spool.drifted())
     return {
-        "files": [{"name": f.name, "bytes": f.bytes, "sha256": f.sha256, "rows": rows[i]} | ({"split": f.split} if len(planned.splits) > 1 else {})
+        "files": [{"name": f.name, "bytes": f.bytes, "sha256": f.sha256, "rows": rows[str(i)]} | ({"split": f.split} if len(planned.splits) > 1 else {})
                   for i, f in enumerate(planned.files)],
         "rows": sum(rows.values()), "pairs": spool.pairs, "shape": shapes.most_common(1)[0][0] if shapes else "",
         "shapes": dict(sorted(shapes.items())), "columns": reading.named(), "form": spool.form,
@@ -241,19 +226,17 @@ def _source(planned: Source, spool: Spool, reading: Reading, options: Options) -
 
 
 def _cpu() -> float:
-    return sum(
-        u.ru_utime + u.ru_stime for u in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    )
+    used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(u.ru_utime + u.ru_stime for u in used)
 
 
 def _run_facts(
     options: Options, machine: Engine, spool: Spool, clock: Clock, started: float, cpu: float
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """What may differ between two runs of the same data: time, memory, engine, command, versions."""
     machine.close()  # workers are counted once they have ended
-    seconds: Counter[str] = Counter(clock.spent)
-    for m in spool.measured:
-        seconds.update(m.seconds)
+    seconds = Counter(clock.spent)
+    seconds.update(spool.sums("seconds"))
     unit = 1 if sys.platform == "darwin" else 1024
     peak = [resource.getrusage(who).ru_maxrss * unit for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return {
@@ -267,8 +250,6 @@ def _run_facts(
 
 def _log(facts: Mapping[str, Any]) -> bytes:
     """The run's log, one JSON event a line."""
-    import orjson
-
     events = [{"event": "started", "t": facts["started"], "command": facts["command"]}]
     events += [{"event": "measured", "stage": k, "cpu_seconds": v} for k, v in facts["seconds_by_stage"].items()]
     events += [{"event": "finished", "wall_seconds": facts["wall_seconds"], "cpu_seconds": facts["cpu_seconds"]}]

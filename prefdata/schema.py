@@ -98,12 +98,17 @@ def as_json(values: Sequence[Any]) -> pa.Array:
 def not_finite(values: Sequence[Any], texts: pa.Array) -> int:
     """How many of the values hold NaN or infinity at any depth, which their JSON texts say as null."""
     maybe = np.flatnonzero(pc.match_substring(texts, "null").fill_null(False)).tolist()
-    return sum(_not_finite(values[i]) for i in maybe)
+    return sum(_holds(values[i], _not_finite) for i in maybe)
+
+
+def _holds(value: Any, test: Callable[[Any], bool]) -> bool:
+    """Whether a value, or one inside of it, is so."""
+    if isinstance(value, dict | list):
+        return any(_holds(v, test) for v in (value.values() if isinstance(value, dict) else value))
+    return test(value)
 
 
 def _not_finite(value: Any) -> bool:
-    if isinstance(value, dict | list):
-        return any(map(_not_finite, value.values() if isinstance(value, dict) else value))
     return isinstance(value, float) and not math.isfinite(value)
 
 
@@ -111,16 +116,13 @@ def lost_as_json(array: pa.Array) -> int:
     """In how many rows of a part's column stands NaN or infinity, which JSON says as null."""
     if array.type == NUMBERS:
         return sum(text in _LOST for text in array.storage.to_pylist())
-    return sum(map(_not_finite, array.to_pylist())) if _holds_floats(array.type) else 0
+    floats = type_holds(array.type, pa.types.is_floating)
+    return sum(_holds(v, _not_finite) for v in array.to_pylist()) if floats else 0
 
 
-def _holds_floats(kind: pa.DataType) -> bool:
-    return pa.types.is_floating(kind) or any(_holds_floats(kind.field(i).type) for i in range(kind.num_fields))
-
-
-def holds_map(kind: pa.DataType) -> bool:
-    """True for a map, or a type with one inside, which ``datasets`` cannot read."""
-    return pa.types.is_map(kind) or any(holds_map(kind.field(i).type) for i in range(kind.num_fields))
+def type_holds(kind: pa.DataType, test: Callable[[pa.DataType], bool]) -> bool:
+    """Whether a type, or one inside of it, is so."""
+    return test(kind) or any(type_holds(kind.field(i).type, test) for i in range(kind.num_fields))
 
 
 def beyond_64_bits(array: pa.Array) -> bool:
@@ -128,24 +130,20 @@ def beyond_64_bits(array: pa.Array) -> bool:
     if not isinstance(array.type, pa.JsonType):
         return False
     long = pc.match_substring_regex(array.storage, LONG_NUMBER)
-    return any(_beyond(json.loads(text)) for text in array.storage.filter(long).to_pylist())
+    return any(_holds(json.loads(text), _beyond) for text in array.storage.filter(long).to_pylist())
 
 
 def _beyond(value: Any) -> bool:
-    if isinstance(value, dict | list):
-        return any(map(_beyond, value.values() if isinstance(value, dict) else value))
     return type(value) is int and not -(1 << 63) <= value < 1 << 64
 
 
-def settle(parts: Sequence[tuple[pa.DataType, Callable[[], pa.ChunkedArray]]]) -> pa.DataType:
-    """The type of a column of the whole set, of its type in each part and a way to its values there. The same however the
-    rows were cut into parts; JSON where no other holds all values unchanged.
+def settle(parts: Sequence[pa.ChunkedArray]) -> pa.DataType:
+    """The type of a column of the whole set, of its parts. The same however the rows were cut into parts; JSON where no other
+    holds all values unchanged.
     """
-    kind = merge([t for t, _ in parts])
-    for have, column in parts:
-        if kind != JSON and have not in (kind, NUMBERS) and not pa.types.is_null(have) and not fits(column(), kind):
-            return JSON
-    return kind
+    kind = merge([p.type for p in parts])
+    checked = [p for p in parts if p.type not in (kind, NUMBERS) and not pa.types.is_null(p.type)]
+    return kind if kind == JSON or all(fits(p, kind) for p in checked) else JSON
 
 
 def merge(types: Sequence[pa.DataType]) -> pa.DataType:
@@ -174,9 +172,9 @@ def merge(types: Sequence[pa.DataType]) -> pa.DataType:
     return JSON
 
 
-def is_empty(kind: pa.DataType) -> bool:
-    """True for the type of a part's column in which no value stands that could say its type."""
-    return bool(pa.types.is_null(kind) or kind == _NOTHING)
+def differ(types: Sequence[pa.DataType]) -> bool:
+    """Whether parts in which values stand that say a type say different ones."""
+    return len({t for t in types if not pa.types.is_null(t) and t != _NOTHING}) > 1
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -192,23 +190,11 @@ def _narrow(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def sparse(n: int, texts: dict[int, str]) -> pa.Array:
-    """An array of ``n`` texts, of which most are null."""
-    held: list[str | None] = [None] * n
-    for i, text in texts.items():
-        held[i] = text
-    return pa.array(held, pa.string())
-
-
 def whole(column: pa.ChunkedArray) -> pa.Array:
     """A column as one array; the one chunk of a mapped file stays where it lies, ``combine_chunks`` would copy it."""
-    return (
-        column.chunk(0)
-        if column.num_chunks == 1
-        else pa.concat_arrays(column.chunks)
-        if column.chunks
-        else column.combine_chunks()
-    )
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.chunks else pa.array([], column.type)
 
 
 def fits(array: pa.ChunkedArray, kind: pa.DataType) -> bool:
@@ -236,17 +222,3 @@ def cast(array: pa.Array, field: pa.Field) -> pa.Array:
     if isinstance(kind, pa.JsonType):
         return array if isinstance(array.type, pa.JsonType) else as_json(array.to_pylist())
     return array.cast(kind)
-
-
-def to_text(schema: pa.Schema) -> str:
-    """A schema as text that a JSON file can hold."""
-    import base64
-
-    return base64.b64encode(schema.serialize().to_pybytes()).decode()
-
-
-def from_text(text: str) -> pa.Schema:
-    """The schema of ``to_text``."""
-    import base64
-
-    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))

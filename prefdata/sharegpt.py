@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from prefdata.pairs import Message, dump
@@ -23,7 +23,7 @@ def row_of(prompt: Sequence[Message], chosen: Sequence[Message], rejected: Seque
     keys of messages that change how they are trained on. Ids of tool calls and names of tools are left out.
     """
     asked = list(prompt)
-    system = asked.pop(0).get("content") if asked and asked[0]["role"] == "system" else ""
+    system = asked.pop(0).get("content") if asked and asked[0]["role"] in ("system", "developer") else ""
     if not isinstance(system, str):
         raise NoPlace("a system message that is no text")
     turns = [_turn(m) for m in asked]
@@ -44,7 +44,7 @@ def row_of(prompt: Sequence[Message], chosen: Sequence[Message], rejected: Seque
 def _turn(message: Message) -> dict[str, str]:
     role, content, calls = message["role"], message.get("content"), message.get("tool_calls")
     if role not in _FROM:
-        raise NoPlace("a system message behind the first turn")
+        raise NoPlace(f"a {role} message behind the first turn")
     known = {"role", "content", "tool_calls"} | ({"name", "tool_call_id"} if _FROM[role] == "observation" else set())
     other = sorted(k for k, v in message.items() if k not in known and v not in (None, [], ""))
     if other:
@@ -73,12 +73,15 @@ def _call(call: Any) -> dict[str, Any]:
     return {"name": function["name"], "arguments": {} if arguments is None else arguments}
 
 
-def entry(file_name: str, columns: Sequence[str]) -> dict[str, Any]:
-    """What ``dataset_info.json`` says of a file of such rows; ``columns`` are those of its rows that may be named there."""
-    named = {"messages": "conversations", **{c: c for c in columns}}
-    return {"file_name": file_name, "formatting": "sharegpt", "ranking": True, "columns": named}
+def tools_text(tools: Any) -> str:
+    """The tools of a row as the JSON text that LLaMA-Factory reads; "" for none."""
+    return tools if isinstance(tools, str) else dump(tools, ordered=False) if tools else ""
 
 
-def alpaca_entry(file_name: str, columns: Sequence[str]) -> dict[str, Any]:
-    """The same of a file of texts: ``instruction``, ``chosen``, ``rejected``."""
-    return {"file_name": file_name, "ranking": True, "columns": {"prompt": "instruction", **{c: c for c in columns}}}
+def entry(file_name: str, columns: Iterable[str], prompt: str | None = None) -> dict[str, Any]:
+    """What ``dataset_info.json`` says of a file of such rows, or of texts whose ``prompt`` is the column of that name;
+    ``columns`` are the others that may be named there.
+    """
+    form = {"formatting": "sharegpt"} if prompt is None else {}
+    first = {"messages": "conversations"} if prompt is None else {"prompt": prompt}
+    return {"file_name": file_name, **form, "ranking": True, "columns": first | {c: c for c in columns}}

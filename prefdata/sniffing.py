@@ -210,15 +210,9 @@ def _common() -> dict[str, frozenset[str]]:
 
     def level(name: str, first: int, last: int) -> frozenset[str]:
         pairs = (bytes([a, b]) for a in range(first, last) for b in (*range(0x40, 0x7F), *range(0xA1, 0xFF)))
-        return frozenset(
-            "".join(p.decode(name, "ignore") for p in pairs)
-            + "\u3001\u3002\uff01\uff0c\uff1a\uff1b\uff1f\u201c\u201d\uff08\uff09"
-        )
+        marks = "\u3001\u3002\uff01\uff0c\uff1a\uff1b\uff1f\u201c\u201d\uff08\uff09"
+        return frozenset(marks + "".join(p.decode(name, "ignore") for p in pairs))
 
-    kana = frozenset(map(chr, range(0x3040, 0x3100))) | level("gb2312", 0xB0, 0xD8)
-    return {
-        "gb18030": level("gb2312", 0xB0, 0xD8),
-        "big5": level("big5", 0xA4, 0xC7),
-        "shift_jis": kana,
-        "euc_jp": kana,
-    }
+    chinese = level("gb2312", 0xB0, 0xD8)
+    kana = frozenset(map(chr, range(0x3040, 0x3100))) | chinese
+    return {"gb18030": chinese, "big5": level("big5", 0xA4, 0xC7), "shift_jis": kana, "euc_jp": kana}

@@ -9,20 +9,21 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 import pyarrow as pa
 
 from prefdata import data_files, folders, hub
-from prefdata import split as split_names
 from prefdata.cutting import File, Format, Plan, Source, sha256
 from prefdata.errors import InputError, did_you_mean
+from prefdata.files import whole
 from prefdata.schema import check_names
+from prefdata.split import MOST, in_order
 
 CHUNK_BYTES = 16 << 20
+_T = TypeVar("_T")
 
 
 def open_source(
@@ -41,13 +42,10 @@ def open_source(
     if isinstance(source, str | os.PathLike):
         source = [source]
     if isinstance(source, list) and source and all(isinstance(s, str | os.PathLike) for s in source):
-        entries = list(_entries([os.fspath(s) for s in source], work, config, split, out))
-        for name, ready in _apart((e.split, e) for e in entries):
-            if not ready.name.isprintable():  # bytes that are no text, line ends: no report could show it
-                raise InputError("has a name that cannot be written", where=repr(ready.name), hint="Rename the file.")
-            before = len(out.files)
-            plan.add_file(ready.path, ready.name)
-            out.files[before:] = [replace(f, split=name) for f in out.files[before:]]
+        for of, (path, name) in _apart(_named([os.fspath(s) for s in source], work, config, split, out)):
+            if not name.isprintable():  # bytes that are no text, line ends: no report could show it
+                raise InputError("has a name that cannot be written", where=repr(name), hint="Rename the file.")
+            plan.add_file(path, name, of)
     else:
         if encoding is not None:
             raise InputError("--encoding is for text files", where="input from Python", hint="Leave it out.")
@@ -55,38 +53,31 @@ def open_source(
     if not out.chunks:
         names = ", ".join(f.name for f in out.files) or "the input"
         raise InputError("no rows", where=names, hint="The file is empty or holds blank lines only.")
-    out.title = ", ".join(f.name for f in out.files[:3]) + (
-        f" and {len(out.files) - 3} more" if len(out.files) > 3 else ""
-    )
+    more = f" and {len(out.files) - 3} more" if len(out.files) > 3 else ""
+    out.title = ", ".join(f.name for f in out.files[:3]) + more
     return out
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A file to read: where it lies, the name shown, its split."""
-
-    path: Path
-    name: str
-    split: str = "train"
-
-
-def _apart(given: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+def _apart(given: Iterable[tuple[str, _T]]) -> Iterator[tuple[str, _T]]:
     """Split by split, ``train`` first; a single split is called ``train``, which is what trainers ask for."""
-    held: dict[str, list[Any]] = {}
+    held: dict[str, list[_T]] = {}
     for name, one in given:
         held.setdefault(name, []).append(one)
-    if len(held) > split_names.MOST:
+    if len(held) > MOST:
         raise InputError(f"{len(held)} splits are more than can be kept apart", hint="Choose one: --input-split NAME")
-    for name in split_names.in_order(held):
+    for name in in_order(held):
         yield from ((name if len(held) > 1 else "train", one) for one in held[name])
 
 
-def _entries(names: Sequence[str], work: Path, config: str | None, split: str | None, out: Source) -> Iterator[Entry]:
+def _named(
+    names: Sequence[str], work: Path, config: str | None, split: str | None, out: Source
+) -> Iterator[tuple[str, tuple[Path, str]]]:
+    """Of each file that these names stand for its split, where it lies, and the name shown."""
     for name in names:
         if name == "-" or Path(name).is_file():
             _no_choice(config, split, name)
         if name == "-":
-            yield Entry(_stdin(work), "stdin")
+            yield "train", (_stdin(work), "stdin")
         elif name.startswith(hub.PREFIX) and not Path(name).exists():
             folder = hub.fetched(name)
             out.revisions[name] = folder.name
@@ -94,13 +85,13 @@ def _entries(names: Sequence[str], work: Path, config: str | None, split: str | 
         elif Path(name).is_dir():
             yield from _folder(Path(name), name, config, split, out)
         elif Path(name).is_file() or Path(name).is_fifo():
-            yield Entry(Path(name), Path(name).name)
+            yield "train", (Path(name), Path(name).name)
         elif any(c in name for c in "*?["):
             found = sorted(p for p in glob.glob(name, recursive=True) if Path(p).is_file())  # noqa: PTH207
             if not found:
                 raise InputError("matches no file", where=name)
             _no_choice(config, split, name)
-            yield from (Entry(Path(p), Path(p).name) for p in found)
+            yield from (("train", (Path(p), Path(p).name)) for p in found)
         else:
             near = Path(name).parent
             known = [p.name for p in near.iterdir()] if near.is_dir() else []
@@ -111,13 +102,14 @@ def _stdin(work: Path) -> Path:
     """A copy of what comes in; a resumed run reads the copy of the first one, not what comes in now."""
     held = work / "stdin"
     if not held.exists():
-        with (work / "stdin.part").open("wb") as file:
+        with whole(held) as part, part.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
-        (work / "stdin.part").rename(held)
     return held
 
 
-def _folder(folder: Path, where: str, config: str | None, split: str | None, out: Source) -> Iterator[Entry]:
+def _folder(
+    folder: Path, where: str, config: str | None, split: str | None, out: Source
+) -> Iterator[tuple[str, tuple[Path, str]]]:
     found = folders.listing(folder, where, config, split)
     out.left_out |= found.left_out
     for name, paths in found.chosen(split, where).items():
@@ -125,13 +117,12 @@ def _folder(folder: Path, where: str, config: str | None, split: str | None, out
             shown = path.relative_to(folder).as_posix()
             if not path.is_file():
                 raise InputError("is a link that leads to no file", where=f"{where}/{shown}", hint="Fetch the file.")
-            yield Entry(path, shown, name)
+            yield name, (path, shown)
 
 
 def _no_choice(config: str | None, split: str | None, where: str) -> None:
-    for option, given in (("split", split), ("config", config)):
+    for option, what, given in (("split", "splits", split), ("config", "configurations", config)):
         if given is not None:
-            what = {"split": "splits", "config": "configurations"}[option]
             raise InputError(f"has no {what} to choose from", where=where, hint=f"Leave --input-{option} out.")
 
 
@@ -160,12 +151,11 @@ def _from_python(source: Any, plan: Plan, config: str | None, split: str | None)
         except (pa.ArrowInvalid, pa.ArrowTypeError):  # columns of mixed types
             source = source.to_dict("records")
         else:
-            _add_memory(plan, "DataFrame", table.schema, _batches(table, plan.chunk_bytes))
+            _add_table(plan, "DataFrame", table)
             return
     if isinstance(source, str) or not isinstance(source, Iterable):
-        raise InputError(
-            f"cannot read rows from {kind}", hint="Give a path, a list of dicts, a DataFrame or a Dataset."
-        )
+        hint = "Give a path, a list of dicts, a DataFrame or a Dataset."
+        raise InputError(f"cannot read rows from {kind}", hint=hint)
     held = plan.work / "rows.jsonl"
     with held.open("wb") as file:
         for i, row in enumerate(source):
@@ -187,21 +177,15 @@ def _line(row: Any, number: int) -> bytes:
 def _add_dataset(plan: Plan, source: Any, name: str, split: str) -> None:
     arrow = source.flatten_indices().data.table if source._indices is not None else source.data.table
     arrow = arrow.replace_schema_metadata(source.features.arrow_schema.metadata)  # names of classes
-    _add_memory(plan, name, arrow.schema, _batches(arrow, plan.chunk_bytes), split)
+    _add_table(plan, name, arrow, split)
 
 
-def _add_memory(
-    plan: Plan, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch], split: str = "train"
-) -> None:
-    check_names(schema.names, name)
+def _add_table(plan: Plan, name: str, table: pa.Table, split: str = "train") -> None:
+    """Plan a table in batches of about a chunk, cut by its size alone (its own chunks do not count)."""
+    check_names(table.column_names, name)
     plan.source.files.append(File(name, 0, ""))
-    plan.add_batches(schema, batches)
-    digest, size = sha256(plan.work / f"rows-{len(plan.source.files):04d}.arrow")
+    rows = max(1, min(len(table), int(len(table) * plan.chunk_bytes / max(1, table.nbytes))))
+    parts = (table.slice(start, rows).combine_chunks() for start in range(0, len(table), rows))
+    held = plan.add_batches(table.schema, (batch for part in parts for batch in part.to_batches()))
+    digest, size = sha256(held)
     plan.source.files[-1] = File(name, size, digest, split)
-
-
-def _batches(table: pa.Table, chunk_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Batches of about a chunk, cut by the table's size alone (its own chunks do not count)."""
-    rows = max(1, min(len(table), int(len(table) * chunk_bytes / max(1, table.nbytes))))
-    for start in range(0, len(table), rows):
-        yield from table.slice(start, rows).combine_chunks().to_batches()

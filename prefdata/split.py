@@ -63,13 +63,10 @@ def assign(signals: Signals, shares: Mapping[str, float], near: Decisions | None
         group = connected_components(graph, directed=False)[1]
     smallest = np.full(group.max(initial=0) + 1, np.iinfo(np.uint64).max, np.uint64)
     np.minimum.at(smallest, group, prompts)
-    hashed = np.fromiter(
-        (xxhash.xxh3_64_intdigest(int(k).to_bytes(8, "little"), seed) for k in smallest), np.uint64, len(smallest)
-    )
-    place_of = hashed / 2.0**64
+    hashed = [xxhash.xxh3_64_intdigest(k.to_bytes(8, "little"), seed) for k in smallest.tolist()]
     edges = np.cumsum(list(shares.values()))
-    of_group = np.searchsorted(edges, place_of, side="right")  # beyond the last edge: train
-    of_group = np.where(of_group == len(edges), 0, of_group + 1)
+    of_group = np.searchsorted(edges, np.array(hashed, np.uint64) / 2.0**64, side="right")
+    of_group = np.where(of_group == len(edges), 0, of_group + 1)  # beyond the last edge: train
     out = np.zeros(signals.total, np.int8)
     out[signals.index] = of_group[group][prompt_of]
     return out

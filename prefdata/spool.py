@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -24,22 +24,9 @@ from prefdata.engines import Engine
 from prefdata.errors import InputError
 from prefdata.grouping import group
 from prefdata.making import Form
-from prefdata.measuring import (
-    DETAIL,
-    FILE,
-    INTERNAL,
-    LINE,
-    PART,
-    PLAIN,
-    RAW,
-    SOURCE,
-    Measured,
-    MeasureTask,
-    measure,
-)  # fmt: skip
-from prefdata.pairs import SIDES, side_text
+from prefdata.measuring import DETAIL, FILE, INTERNAL, LINE, PART, PLAIN, RAW, SOURCE, Measured, MeasureTask, measure
+from prefdata.pairs import SIDES, Row, side_text
 from prefdata.pipeline import Pipeline
-from prefdata.report.summary import Row
 from prefdata.result import Options, Progress
 from prefdata.shapes import Reading, find_reading
 
@@ -72,6 +59,12 @@ class Spool:
         """The first row of each chunk."""
         return [0, *np.cumsum([m.pairs for m in self.measured]).tolist()][: len(self.measured)]
 
+    @property
+    def _filled(self) -> Iterator[tuple[int, int, int]]:
+        """The chunks that gave pairs: number, first pair, and the first one behind them."""
+        found = enumerate(zip(self.starts, self.measured, strict=True))
+        return ((i, start, start + m.pairs) for i, (start, m) in found if m.pairs)
+
     @cached_property
     def pairs(self) -> int:
         """Rows in all."""
@@ -94,8 +87,8 @@ class Spool:
         source, part = [], []
         first = 0
         for i, (task, m) in enumerate(zip(self.tasks, self.measured, strict=True)):
-            table = self._table(i) if m.pairs else None
-            if table is not None and SOURCE in table.column_names:
+            table = self._table(i)
+            if SOURCE in table.column_names:
                 at = 0 if task.chunk.kind == "groups" else first  # rows of groups are numbered through already
                 source.append(table.column(SOURCE).to_numpy() + at)
                 part.append(table.column(PART).to_numpy())
@@ -116,8 +109,7 @@ class Spool:
         """``pd_id`` of all pairs, a chunk that has some at a time; None where they have the numbers of their rows."""
         if self.origins is None:
             return None
-        held = ((i, start, m.pairs) for i, (start, m) in enumerate(zip(self.starts, self.measured, strict=True)) if m.pairs)
-        return (with_own(self._table(i), self.ids(np.arange(start, start + n))) for i, start, n in held)
+        return (with_own(self._table(i), self.ids(np.arange(a, b))) for i, a, b in self._filled)
 
     def splits(self, planned: Source) -> npt.NDArray[np.int8]:
         """The split of each pair as its file has it: an index into ``planned.splits``."""
@@ -127,42 +119,37 @@ class Spool:
     def plain(self, rows: npt.NDArray[np.bool_]) -> bool:
         """True if every chat message of these rows (a mask of all) is a role and a text, and nothing else."""
         return self.form == "text" or all(
-            self._table(i).column(PLAIN).to_numpy()[rows[start : start + m.pairs]].all()
-            for i, (start, m) in enumerate(zip(self.starts, self.measured, strict=True))
-            if m.pairs
+            self._table(i).column(PLAIN).to_numpy()[rows[a:b]].all() for i, a, b in self._filled
         )
 
     def signals(self, seed: int) -> Signals:
         """The measured numbers of all rows."""
-        parts = [
-            Part(t.signals, s, m.pairs)
-            for t, s, m in zip(self.tasks, self.starts, self.measured, strict=True)
-            if m.pairs
-        ]
-        return Signals(parts, seed=seed)
+        return Signals([Part(self.tasks[i].signals, a, b - a) for i, a, b in self._filled], seed=seed)
 
     def _table(self, chunk: int) -> pa.Table:
         if chunk not in self._open:
             self._open[chunk] = schema.mapped(self.tasks[chunk].spool)
         return self._open[chunk]
 
-    def _column(self, chunk: int, name: str) -> pa.ChunkedArray:
-        return self._table(chunk).column(name)
+    @cached_property
+    def _others(self) -> dict[str, list[pa.ChunkedArray]]:
+        """The further columns of the set, each in all parts that have it, in the order of their appearance."""
+        out: dict[str, list[pa.ChunkedArray]] = {}
+        for i in range(len(self.tasks)):
+            for name, column in zip((table := self._table(i)).column_names, table.columns, strict=True):
+                if name not in SIDES and name not in INTERNAL:
+                    out.setdefault(name, []).append(column)
+        return out
 
     @cached_property
     def schema(self) -> pa.Schema:
         """One type for each further column of the set, ``pd_id`` excepted, in the order of their appearance."""
-        seen: dict[str, list[tuple[int, pa.DataType]]] = {}
-        for i, m in enumerate(self.measured):
-            for f in schema.from_text(m.schema):
-                seen.setdefault(f.name, []).append((i, f.type))
         fields = []
-        for name, found in seen.items():
-            kind = schema.settle([(t, partial(self._column, i, name)) for i, t in found])
+        for name, parts in self._others.items():
             if any(name in m.as_text for m in self.measured):
                 fields.append(pa.field(name, pa.string(), metadata=schema.AS_TEXT))
             elif name != "pd_id":
-                fields.append(pa.field(name, kind))
+                fields.append(pa.field(name, schema.settle(parts)))
         return pa.schema(fields)
 
     def drifted(self) -> dict[str, int]:
@@ -171,13 +158,12 @@ class Spool:
         for f in self.schema:
             if f.metadata != schema.AS_TEXT and not isinstance(f.type, pa.JsonType):
                 continue
-            types = [(i, g.type) for i, m in enumerate(self.measured) for g in schema.from_text(m.schema) if g.name == f.name]
+            parts = self._others[f.name]
             if f.metadata == schema.AS_TEXT:
                 changes[f"column {f.name!r} holds integers beyond 64 bits and is written as JSON text"] = self.pairs
-            elif len({t for _, t in types if not schema.is_empty(t)}) > 1 or any(f.name in m.several for m in self.measured):
+            elif schema.differ([p.type for p in parts]) or any(f.name in m.several for m in self.measured):
                 changes[f"column {f.name!r} holds values of several types and is written as JSON"] = self.pairs
-            lost = sum(schema.lost_as_json(schema.whole(self._column(i, f.name))) for i, _ in types)
-            if lost:
+            if lost := sum(schema.lost_as_json(schema.whole(p)) for p in parts):
                 changes[f"NaN or infinity inside column {f.name!r} written as null"] = lost
         return changes
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
 from prefdata.decisions import ACTIONS, NONE, Decisions, Signals
-from prefdata.errors import ConfigError, PrefdataError, did_you_mean
+from prefdata.errors import ConfigError, PrefdataError, near_or_all
 from prefdata.pairs import Pairs
 
 
@@ -169,9 +169,7 @@ def stage_class(name: str, base: Path | None = None) -> type[Stage]:
         return _from_file(((base or Path()) / name).resolve())
     if not re.fullmatch(r"[a-z_]+", name) or importlib.util.find_spec(f"prefdata.stages.{name}") is None:
         known = [m.name for m in pkgutil.iter_modules(importlib.import_module("prefdata.stages").__path__)]
-        raise ConfigError(
-            f"no such stage: {name}", hint=did_you_mean(name, known) or f"Known: {', '.join(sorted(known))}"
-        )
+        raise ConfigError(f"no such stage: {name}", hint=near_or_all(name, sorted(known)))
     return _stage_in(importlib.import_module(f"prefdata.stages.{name}"))
 
 

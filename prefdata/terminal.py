@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from prefdata.decisions import Decisions
 from prefdata.errors import InputError
 from prefdata.pipeline import Pipeline
 from prefdata.report.verdict import is_note
@@ -32,9 +31,9 @@ class Progress:
 
     def __call__(self, what: str, done: int, total: int) -> None:
         """See ``run.run``."""
-        now = time.monotonic()
         if not Say.progress:
             return
+        now = time.monotonic()
         if Say.log_format == "json":
             event = {"t": round(time.time(), 3), "event": "stage", "stage": what, "done": done, "total": total}
             print(json.dumps(event), file=sys.stderr)
@@ -55,9 +54,8 @@ class Progress:
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
             from rich.progress import Progress as Bars
 
-            console = Console(
-                stderr=True, force_terminal=Say.color == "always" or None, no_color=Say.color == "never" or None
-            )
+            always, never = (Say.color == word or None for word in ("always", "never"))
+            console = Console(stderr=True, force_terminal=always, no_color=never)
             columns = TextColumn("{task.description:<18}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
             self.bars = Bars(*columns, console=console, transient=True)
             self.bars.start()
@@ -70,10 +68,6 @@ class Progress:
     def __exit__(self, *error: object) -> None:
         if self.bars is not None:
             self.bars.stop()
-
-
-def _actions(made: Decisions) -> dict[str, int]:
-    return {"drop": made.count("drop"), "flag": made.count("flag"), "swap": made.count("swap")}
 
 
 def forms(changes: Mapping[str, int], most: int = 5) -> Iterator[str]:
@@ -93,33 +87,28 @@ def table_of(result: Result, title: str, inputs: Sequence[str]) -> Iterator[str]
     partial = ", partial (--limit)" if source["partial"] else ""
     yield f"pipeline: {title}   input: {files}, {rows(source['rows'])}, {source['shape']} ({source['form']} form){columns}{partial}"
     yield from forms(source["changes"])
-    head = (
+    lines: list[tuple[str, ...]] = [
         ("stage", "asked", "found", "%", "would", "") if audit else ("stage", "in", "drop", "flag", "swap", "kept", "")
-    )
-    lines: list[tuple[str, ...]] = [head]
-    for name, made in zip(result.stages, result.made, strict=True):
-        actions, asked = _actions(made), f"{len(made):,}"
+    ]
+    for name, made in result.by_stage.items():
+        asked, actions = made["in"], {a: made[a] for a in ("drop", "flag", "swap")}
         found = sum(actions.values())
-        words = ", ".join(f"{r} {sum(a.values()):,}" for r, a in made.by_reason().items())
+        words = ", ".join(f"{r} {sum(a.values()):,}" for r, a in made["reasons"].items())
         if audit:
-            share = f"{100 * found / max(1, len(made)):.2f}"
-            lines.append((name, asked, f"{found:,}", share, " ".join(a for a, n in actions.items() if n), words))
+            would = " ".join(a for a, n in actions.items() if n)
+            lines.append((name, f"{asked:,}", f"{found:,}", f"{100 * found / max(1, asked):.2f}", would, words))
         else:
-            lines.append(
-                (name, asked, *(f"{n:,}" for n in actions.values()), f"{len(made) - actions['drop']:,}", words)
-            )
+            numbers = (asked, *actions.values(), asked - actions["drop"])
+            lines.append((name, *(f"{n:,}" for n in numbers), words))
     yield from table(lines, right=range(1, 4 if audit else 6))
     yield from (f" note: {f.text}" for f in result.findings if is_note(f.name, f.value))
     for gate in result.gates:
         yield f"{'✓' if gate['ok'] else '✗'} gate  {gate['gate']}   {gate['text']}   {'ok' if gate['ok'] else 'failed'}"
     share = f"{100 * counts['kept'] / max(1, counts['pairs']):.1f} %"
     if audit:
-        hint = (
-            f"report  {result.out}/report.html"
-            if result.out
-            else f"Write a report: prefdata audit {' '.join(inputs)} out/"
-        )
-        yield f" would keep {counts['kept']:,} of {counts['pairs']:,} ({share}).  {hint}"
+        write = f"Write a report: prefdata audit {' '.join(inputs)} out/"
+        report = f"report  {result.out}/report.html" if result.out else write
+        yield f" would keep {counts['kept']:,} of {counts['pairs']:,} ({share}).  {report}"
         return
     where = f" → {result.out}/audit/dropped/" if counts["dropped"] else ""
     yield f" kept {counts['kept']:,} ({share})   dropped {counts['dropped']:,}{where}"
@@ -134,10 +123,7 @@ def document_of(result: Result) -> dict[str, Any]:
     return {
         "action": result.action, "ok": result.ok, "out": None if result.out is None else str(result.out), "counts": result.counts,
         "splits": result.splits, "gates": result.gates, "source": result.report.source,
-        "stages": [
-            {"stage": n, "in": len(d), **_actions(d), "reasons": d.by_reason()}
-            for n, d in zip(result.stages, result.made, strict=True)
-        ],
+        "stages": [{"stage": name, **found} for name, found in result.by_stage.items()],
         "findings": [{**vars(f), "rows": list(f.rows)} for f in result.findings],
     }  # fmt: skip
 
@@ -147,9 +133,8 @@ def plan(inputs: Sequence[str], pipeline: Pipeline, title: str, options: Options
     if "-" in inputs:
         raise InputError("--dry-run cannot look at stdin without using it up", hint="Give a file.")
     begun = time.process_time()
-    head = replace(
-        options, limit=min(options.limit or 1000, 1000), workers=1, resume=False, overwrite=False, keep_scratch=False
-    )
+    first = min(options.limit or 1000, 1000)
+    head = replace(options, limit=first, workers=1, resume=False, overwrite=False, keep_scratch=False)
     trial = run("audit", list(inputs), None, pipeline, head)
     spent = time.process_time() - begun
     source, kept = trial.report.source, trial.counts["kept"]

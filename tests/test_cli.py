@@ -1053,6 +1053,13 @@ def test_doctor_says_what_is_broken(cli, monkeypatch):
 # ------------------------------------------------------------------------------------------------ offline
 
 
+def test_the_hub_is_told_nothing_of_this_machine():
+    code = "from prefdata.cli import app; app(['--online', 'explain', 'tie'], standalone_mode=False)"
+    code += "; from huggingface_hub import constants; print(constants.HF_HUB_DISABLE_TELEMETRY)"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert ended.stdout.splitlines()[-1] == "True", ended.stderr
+
+
 def test_nothing_goes_online(cli, rows, tmp_path, monkeypatch):
     import socket
 

@@ -297,7 +297,8 @@ def test_pairs_that_llamafactory_has_no_place_for_are_counted_in_its_recipe(tmp_
     text = (folder / "llamafactory/dpo.yaml").read_text("utf-8")
     assert "# 3 of 10 pairs of train are left out" in text and yaml.safe_load(text)["dataset"] == "prefs"
     copied = [json.loads(line) for line in (folder / "llamafactory/train.jsonl").read_text("utf-8").splitlines()]
-    assert len(copied) == 7 and {tuple(c) for c in copied} == {("conversations", "chosen", "rejected")}
+    assert len(copied) == 7 and {tuple(c) for c in copied} == {("conversations", "chosen", "rejected", "system")}
+    assert "# - text beside a tool call (1)" in text and "# - turns that do not alternate (1)" in text
     axolotl = (folder / "axolotl_dpo.yaml").read_text("utf-8")
     assert "tool calls" in axolotl and "# 1 of the pairs to train on have an answer of several messages" in axolotl
     assert "several messages" not in (folder / "openrlhf_dpo.sh").read_text("utf-8")

@@ -122,6 +122,15 @@ def test_text_rows_of_a_chat_set_are_counted_once(tmp_path):
     assert changes(tmp_path / "out")["text to messages"] == 4
 
 
+def test_transcripts_of_a_chat_set_are_counted_as_such(tmp_path):
+    turns = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hm?"}]
+    chat = {"chosen": [*turns, turns[0], turns[1]], "rejected": [*turns, turns[0], {**turns[1], "content": "No"}]}
+    asked = "\n\nHuman: Hello\n\nAssistant:"
+    prefdata.clean([{"chosen": f"{asked} Good day", "rejected": f"{asked} No"}, chat], tmp_path / "out", workers=1)
+    told = changes(tmp_path / "out")
+    assert (told["transcript turns to messages"], told.get("text to messages")) == (1, None)
+
+
 def test_why_messages_are_unwritten():
     from prefdata.measuring import _unwritten
 

@@ -11,6 +11,7 @@ import numpy as np
 import orjson
 
 from prefdata.decisions import ACTIONS, Decisions, Index
+from prefdata.pairs import Row
 from prefdata.report.model import Example, Mark
 from prefdata.report.numbers import Floats, Mask, Side, short
 
@@ -18,22 +19,6 @@ MOST = 400
 CUTS = (4000, 2000, 1000, 400)
 BUDGET = 1_700_000
 COLUMNS, COLUMN_CUT = 12, 200
-
-
-@dataclass(frozen=True)
-class Row:
-    """An example row as read from the spool: text views, the other columns, and what is known of a fault."""
-
-    row: int
-    pd_id: str
-    file: str
-    line: int | None
-    prompt: str
-    chosen: str
-    rejected: str
-    columns: Mapping[str, Any]
-    raw: str | None
-    detail: str | None
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from prefdata.decisions import ACTIONS, Decisions, Finding, Outcome, Signals
+from prefdata.pairs import Row
 from prefdata.report import examples, numbers
-from prefdata.report.examples import Row
 from prefdata.report.issues import issues_of, keys_of
 from prefdata.report.model import Example, FindingReport, Funnel, Length, Mark, Report, StageReport, Totals
 from prefdata.report.numbers import Mask, short

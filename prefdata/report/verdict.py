@@ -9,23 +9,19 @@ from typing import Any
 from prefdata.report.model import Issue, StageReport, Totals, Verdict
 
 WORDED = {"<=": "at most", ">=": "at least", "<": "below", ">": "above"}
+_ALWAYS = ("length_not_checked", "contamination_not_checked")
+_IF_ANY = ("shared_prompts", "files_not_read", "kto_rows", "evaluation_prompts", "margin_unknown")
+
 
 def is_note(name: str, value: object) -> bool:
     """Whether a finding is told beside the table and the verdict too, and not with its stage alone."""
-    always = ("length_not_checked", "contamination_not_checked")
-    return name in always or (
-        name in ("shared_prompts", "files_not_read", "kto_rows", "evaluation_prompts", "margin_unknown") and bool(value)
-    )
+    return name in _ALWAYS or (name in _IF_ANY and bool(value))
 
 
 def verdict_of(
-    action: str,
-    gates: Sequence[Mapping[str, Any]],
-    partial: bool,
-    totals: Totals,
-    issues: Sequence[Issue],
+    action: str, gates: Sequence[Mapping[str, Any]], partial: bool, totals: Totals, issues: Sequence[Issue],
     stages: Sequence[StageReport],
-) -> Verdict:
+) -> Verdict:  # fmt: skip
     """The sentence, the status, and the notes: partial run, length not checked, audit only."""
     failed = [g for g in gates if not g.get("ok")]
     most = max((i for i in issues if i.actions.get("drop")), key=lambda i: i.actions["drop"], default=None)
@@ -46,12 +42,8 @@ def verdict_of(
         sentence = f"Gate failed: {told}" if len(failed) == 1 else f"{len(failed)} gates failed: {told}"
     if partial:
         notes.insert(0, f"Partial: only the first {totals.source_rows:,} rows were read (--limit).")
-    for stage in stages:
-        notes += [
-            f.text or "Length was not checked: no tokenizer was given."
-            for f in stage.findings
-            if is_note(f.name, f.value)
-        ]
+    unsaid = "Length was not checked: no tokenizer was given."
+    notes += [f.text or unsaid for stage in stages for f in stage.findings if is_note(f.name, f.value)]
     if audit:
         notes.append("This is an audit: nothing was changed or removed.")
     status: Any = "gate_failed" if failed else "ok" if totals.kept else "empty"

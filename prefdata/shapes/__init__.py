@@ -14,39 +14,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from prefdata.errors import ConfigError, InputError, did_you_mean
-from prefdata.pairs import Fault, Pair
-from prefdata.shapes import (
-    arena,
-    comparisons,
-    explicit,
-    pair_columns,
-    ranked,
-    rated_rows,
-    scored,
-    tree,
-    two_answers,
-    unpaired,
-    votes,
-)
+from prefdata.pairs import SIDES, Fault, Pair
+from prefdata.shapes import arena, comparisons, pair_columns, ranked, rated_rows, tree, two_answers, unpaired, votes
 from prefdata.shapes.columns import Asked, Columns, Row, Shown
+from prefdata.shapes.sides import EXPLICIT
 
-__all__ = ["Asked", "Columns", "Made", "Reading", "Row", "Shown", "find_reading"]
+__all__ = ["READERS", "SHAPES", "Asked", "Reading", "find_reading"]
 
 Made = Pair | Fault | list[Pair | Fault]
-READERS: tuple[Any, ...] = (
-    pair_columns,
-    votes,
-    arena,
-    two_answers,
-    comparisons,
-    scored,
-    ranked,
-    tree,
-    unpaired,
-    rated_rows,
-)  # in the order in which their columns count, where a set has those of several
+# In the order in which their columns count, where a set has those of several.
+READERS: tuple[Any, ...] = (pair_columns, votes, arena, two_answers, comparisons, ranked, tree, unpaired, rated_rows)
 SHAPES: tuple[Shown, ...] = tuple(s for reader in READERS for s in reader.SHOWN)
-_BY_NAME = {r.__name__.rsplit(".", 1)[1]: r for r in READERS}
+_BY_NAME: dict[str, Any] = {r.__name__.rsplit(".", 1)[1]: r for r in READERS}
 _SETS = 100  # sets of columns that are looked at one by one
 
 
@@ -78,16 +57,12 @@ class Reading:
     @property
     def texts(self) -> tuple[str, str, str] | None:
         """The columns of prompt, chosen and rejected, where pairs are made of these three alone; else None."""
-        parts = dict(self.layouts[0].parts) if len(self.layouts) == 1 else {}
-        known = self.layouts[0].shape == "pair_columns" and self.asked.shape in (None, explicit.NAME)
-        if not known or parts.keys() != {"prompt", "chosen", "rejected"} or parts["chosen"] == "messages":
+        columns = self.layouts[0]
+        if len(self.layouts) > 1 or columns.shape != "pair_columns" or self.asked.shape not in (None, EXPLICIT):
             return None
-        prompt, chosen, rejected = (str(parts[p]) for p in ("prompt", "chosen", "rejected"))
-        return (
-            None
-            if prompt == "instruction" or any("." in n for n in (prompt, chosen, rejected))
-            else (prompt, chosen, rejected)
-        )
+        prompt, chosen, rejected = names = tuple(str(columns[side]) for side in SIDES)
+        plain = columns.parts.keys() == set(SIDES) and prompt != "instruction" and chosen != "messages"
+        return (prompt, chosen, rejected) if plain and not any("." in n for n in names) else None
 
     def taken(self) -> frozenset[str]:
         """Columns that are contained in the pair, whichever way a row is read."""
@@ -98,43 +73,35 @@ class Reading:
         columns = self.layout(row)
         if columns.grouped:
             return self.read_group([row])
-        got: tuple[str, Made] = _reader(columns.shape).read(row, columns, self.asked)
+        got: tuple[str, Made] = _BY_NAME[columns.shape].read(row, columns, self.asked)
         return got
 
     def key(self, row: Row) -> str | None:
         """What rows of one group share; None for a row that stands alone. Rows that are read differently share none."""
         columns = self.layout(row)
-        found: str | None = _reader(columns.shape).key(row, columns) if columns.grouped else None
+        found: str | None = _BY_NAME[columns.shape].key(row, columns) if columns.grouped else None
         return None if found is None else f"{self.layouts.index(columns)} {found}"
 
     def read_group(self, rows: Sequence[Row]) -> tuple[str, list[Pair | Fault]]:
         """The name of the form of rows of one group, and what they give; each tells its members."""
         columns = self.layout(rows[0])
-        got: tuple[str, list[Pair | Fault]] = _reader(columns.shape).read_group(rows, columns, self.asked)
+        got: tuple[str, list[Pair | Fault]] = _BY_NAME[columns.shape].read_group(rows, columns, self.asked)
         return got
 
     def tally(self, rows: Sequence[Row]) -> Mapping[str, int]:
         """What the reader of these rows, one group or one row, counts of them; nothing for most readers."""
         columns = self.layout(rows[0])
-        count = getattr(_reader(columns.shape), "tally", None)
+        count = getattr(_BY_NAME[columns.shape], "tally", None)
         found: Mapping[str, int] = count(rows, columns) if columns.grouped and count else {}
         return found
 
     def named(self) -> dict[str, str]:
         """Which column is what, for people; ``a or b`` where rows differ in it."""
-        out: dict[str, str] = {}
+        out: dict[str, dict[str, None]] = {}
         for columns in self.layouts:
             for part, name in columns.named().items():
-                known = out.get(part, "").split(" or ")
-                out[part] = name if known == [""] else " or ".join(dict.fromkeys([*known, name]))
-        return out
-
-    def __str__(self) -> str:
-        return ", ".join(f"{k} = {v}" for k, v in self.named().items())
-
-
-def _reader(name: str) -> Any:
-    return _BY_NAME[name]
+                out.setdefault(part, {})[name] = None
+        return {part: " or ".join(names) for part, names in out.items()}
 
 
 def find_reading(
@@ -164,16 +131,12 @@ def find_reading(
                 layouts.append(found)
                 _check_twice(found)
     if not layouts:
-        listed = f"(columns: {', '.join(map(str, names))})"
+        what = "no columns that say which answer is better"
+        hint = "Name them: --columns prompt=...,chosen=...,rejected=..., or first=...,second=...,label=..."
         if asked.shape is not None:
-            raise InputError(
-                f"has no columns of the shape {asked.shape} {listed}", where=where,
-                hint="Name them with --columns; 'prefdata stages' shows an example row.",
-            )  # fmt: skip
-        raise InputError(
-            f"no columns that say which answer is better {listed}", where=where,
-            hint="Name them: --columns prompt=...,chosen=...,rejected=..., or first=...,second=...,label=...",
-        )  # fmt: skip
+            what = f"has no columns of the shape {asked.shape}"
+            hint = "Name them with --columns; 'prefdata stages' shows an example row."
+        raise InputError(f"{what} (columns: {', '.join(map(str, names))})", where=where, hint=hint)
     return Reading(tuple(layouts), asked)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Row = Mapping[str, Any]
+Parts = Mapping[str, str | tuple[str, ...]]
 
 PROMPTS = (
     "prompt", "question", "instruction", "query", "conversations", "conversation", "messages", "history", "user_prompt",
@@ -47,12 +48,24 @@ class Columns:
     """
 
     shape: str
-    parts: Mapping[str, str | tuple[str, ...]]
+    parts: Parts
     needs: tuple[str, ...]
     taken: tuple[str, ...]
     code: Mapping[str, float] = field(default_factory=dict)
     scored: bool = False
     grouped: bool = False
+
+    @classmethod
+    def of(
+        cls, shape: str, names: Sequence[str], parts: Parts, answers: Sequence[str], whole: Sequence[str] | None = None,
+        code: Mapping[str, float] | None = None, scored: bool = False, grouped: bool = False,
+    ) -> Columns:  # fmt: skip
+        """The columns of a set with these ``names``, with ``needs`` and ``taken`` worked out: taken are the columns of what was
+        asked and of ``answers`` (columns or paths), or of ``whole`` in their place.
+        """
+        held = [parts.get(part) for part in _ORDER[:3]] + list(answers if whole is None else whole)
+        needs = tuple(cut(path, names)[0] for path in answers)
+        return cls(shape, parts, needs, tuple(n for n in names if n in held), code or {}, scored, grouped)
 
     def __getitem__(self, part: str) -> str | None:
         """The column of a part, None where there is none."""
@@ -74,18 +87,23 @@ def value(row: Row, path: str | None) -> Any:
     """The value of a column, or of a field inside of it (``pos_answer.answer``); None for what is absent or NaN."""
     if path is None:
         return None
-    if path in row:
-        found = row[path]
-    else:
-        found = row
-        for name in path.split("."):
-            if isinstance(found, list) and name.isdigit() and int(name) < len(found):
-                found = found[int(name)]
-            elif isinstance(found, Mapping):
-                found = found.get(name)
-            else:
-                return None
+    found: Any = row
+    for name in (path,) if path in row else path.split("."):
+        if isinstance(found, list) and name.isdigit() and int(name) < len(found):
+            found = found[int(name)]
+        elif isinstance(found, Mapping):
+            found = found.get(name)
+        else:
+            return None
     return None if found != found else found
+
+
+def cut(path: str, names: Sequence[str] | Row) -> tuple[str, str | None]:
+    """The column that a path begins with, and the rest of it: ``completions.overall_score``."""
+    if path in names:
+        return path, None
+    column, _, inner = path.partition(".")
+    return column, inner or None
 
 
 def first_of(names: Iterable[str], known: Iterable[str]) -> str | None:
@@ -100,16 +118,14 @@ def asking(names: Sequence[str], asked: Asked, used: Iterable[str]) -> dict[str,
     ``used`` are columns that other parts hold. What the user named wins.
     """
     free = [n for n in names if n not in {*used, *asked.columns.values()}]
-    found = {p: asked.columns[p] for p in ("prompt", "context", "system") if p in asked.columns}
-    prompt = found.get("prompt") or first_of(free, PROMPTS)
-    if prompt is not None:
-        found["prompt"] = prompt
-    if "context" not in found and prompt == "instruction" and "input" in free:
-        found["context"] = "input"
-    system = found.get("system") or first_of(free, SYSTEMS)
-    if system is not None:
-        found["system"] = system
-    return found
+    prompt = asked.columns.get("prompt") or first_of(free, PROMPTS)
+    joined = "input" if prompt == "instruction" and "input" in free else None
+    found = {
+        "prompt": prompt,
+        "context": asked.columns.get("context") or joined,
+        "system": asked.columns.get("system") or first_of(free, SYSTEMS),
+    }
+    return {part: column for part, column in found.items() if column is not None}
 
 
 def number(given: object) -> float | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
 from prefdata.pairs import Fault, Pair
 from prefdata.shapes import judged, labels
-from prefdata.shapes.columns import Asked, Columns, Row, Shown, value
+from prefdata.shapes.columns import Asked, Columns, Parts, Row, Shown, value
 
 SHOWN = (
     Shown("comparisons", "several answers, each compared with each", ({
@@ -37,13 +38,9 @@ def find(names: Sequence[str], asked: Asked, head: Sequence[Row]) -> Columns | N
             if len(answers) > 2 and lists and all(isinstance(v, list) and len(v) == size for v in lists):
                 # 1 and 2 are the first and the second of the two compared, whatever the answers are called
                 code, scale = labels.code(label, [x for v in lists for x in v], "first 1", "second 2", asked)
-                parts: dict[str, str | tuple[str, ...]] = {**judged.asked_of(names, asked, head, (*answers, label))}
-                parts |= {"answers": answers, "label": label}
-                if scale:
-                    parts["scale"] = scale
-                shown = (parts[p] for p in ("prompt", "context", "system") if p in parts)
-                taken = (*(str(n) for n in shown if n in names), *answers)
-                return Columns("comparisons", parts, answers, taken, code)
+                parts = judged.asked_of(names, asked, head, (*answers, label))
+                more: Parts = {"answers": answers, "label": label, **scale}
+                return Columns.of("comparisons", names, {**parts, **more}, answers, code=code)
     return None
 
 
@@ -58,6 +55,6 @@ def read(row: Row, columns: Columns, asked: Asked) -> tuple[str, list[Pair | Fau
     for i, (first, second) in enumerate(pairs):
         one = given[i] if given is not None else None
         said = labels.told(f"{label}[{i}]" if given is not None else label, one)
-        two = Columns(columns.shape, {**columns.parts, "first": first, "second": second}, (), (), columns.code)
-        made.append(judged.judged(row, two, asked, labels.meaning(one, columns, asked), said))
+        two = replace(columns, parts={**columns.parts, "first": first, "second": second})
+        made.append(judged.judged(row, two, asked, judged.Verdict(labels.meaning(one, columns, asked), said)))
     return "comparisons", made

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from prefdata.errors import InputError
 from prefdata.pairs import Fault, Pair
 from prefdata.shapes import labels
-from prefdata.shapes.columns import Asked, Columns, Row, asking, first_of, number, value
+from prefdata.shapes.answers import information
+from prefdata.shapes.columns import Asked, Columns, Parts, Row, asking, first_of, number, value
 from prefdata.shapes.sides import pair_in
 
 PARTS = ("prompt", "context", "system", "first", "second", "label")
@@ -23,6 +24,14 @@ LABELS = (
 ONE_HOT = (("winner_model_a", "winner_model_b", "winner_tie"), ("winner_a", "winner_b", "winner_tie"))
 MODELS = ("model", "generator", "source", "model_name", "policy")
 _ENDS = (("1", "2"), ("0", "1"), ("a", "b"), ("first", "second"), ("left", "right"))
+
+
+class Verdict(NamedTuple):
+    """What is said of the first of two answers (a number, see ``labels``), in which words, and further columns of the pair."""
+
+    label: float | None
+    said: str
+    extra: Mapping[str, Any] = {}
 
 
 def spelled(name: str) -> str:
@@ -56,7 +65,7 @@ def beside(names: Iterable[str], first: str, second: str, tags: Iterable[str]) -
 
 def label_of(
     names: Sequence[str], asked: Asked, head: Sequence[Row], first: str, second: str
-) -> tuple[dict[str, str | tuple[str, ...]], dict[str, float]] | None:
+) -> tuple[Parts, dict[str, float]] | None:
     """The parts that tell the label, and its code; None where there is no label column.
 
     The first column of a known name whose values are clear counts. Raises InputError where there are such columns, but none
@@ -82,12 +91,8 @@ def label_of(
         except InputError as error:
             unclear = unclear or error
             continue
-        parts: dict[str, str | tuple[str, ...]] = {"label": name}
-        if scale:
-            parts["scale"] = scale
-        if len(known) > 1:
-            parts["unused labels"] = tuple(n for n in known if n != name)
-        return parts, code
+        unused = {"unused labels": tuple(n for n in known if n != name)} if len(known) > 1 else {}
+        return {"label": name, **scale, **unused}, code
     if unclear is not None:
         raise unclear
     return None
@@ -99,21 +104,19 @@ def by_name(given: Any, row: Row, models: Sequence[str] | None) -> float | None:
     return (1.0 if won[0] else -1.0) if won.count(True) == 1 else None
 
 
-def verdict(row: Row, columns: Columns, asked: Asked) -> tuple[float | None, str]:
-    """What the row says of the first answer (see ``labels``), and in which words: by a label, by columns of which one is
-    marked (first, second, tie), or by scores.
-    """
+def verdict_of(row: Row, columns: Columns, asked: Asked) -> Verdict:
+    """What the row says: by a label, by columns of which one is marked (first, second, tie), or by scores."""
     names = columns.all("label") or columns.all("scores")
     given = [value(row, n) for n in names]
     said = ", ".join(map(labels.told, names, given))
     if len(names) == 1:
         found = by_name(given[0], row, columns.all("models"))
-        return labels.meaning(given[0], columns, asked) if found is None else found, said
+        return Verdict(labels.meaning(given[0], columns, asked) if found is None else found, said)
     if len(names) == 3:
         marks = [labels.plain(g) in ("1", "true") for g in given]
-        return (1.0, -1.0, 0.0)[marks.index(True)] if sum(marks) == 1 else None, said
+        return Verdict((1.0, -1.0, 0.0)[marks.index(True)] if sum(marks) == 1 else None, said)
     one, two = map(number, given)
-    return None if one is None or two is None else float((one > two) - (one < two)), said
+    return Verdict(None if one is None or two is None else float((one > two) - (one < two)), said)
 
 
 def asked_of(names: Sequence[str], asked: Asked, head: Sequence[Row], used: Iterable[str]) -> dict[str, str]:
@@ -139,53 +142,40 @@ def in_order(first: str, second: str, asked: Asked) -> tuple[str, str]:
     return (second, first) if ends in _ENDS and not {"first", "second"} & asked.labels.keys() else (first, second)
 
 
-def not_two(row: Row, columns: Columns) -> Fault | None:
-    """The fault of a row whose list of answers, unlike those of the first rows, does not hold two."""
-    if len(columns.needs) == 1 and isinstance(held := row.get(columns.needs[0]), list) and len(held) != 2:
-        return Fault("bad_type", f"{columns.needs[0]} holds {len(held)} answers, not two")
-    return None
+def order_of(label: float | None) -> tuple[int, int]:
+    """The places of the better and the worse answer: their own order where it is a tie or missing."""
+    return (1, 0) if label is not None and label < 0 else (0, 1)
 
 
-def judged(
-    row: Row, columns: Columns, asked: Asked, label: float | None, said: str, extra: Mapping[str, Any] | None = None
-) -> Pair | Fault:
-    """The pair of a row by its label: the better answer first, or both in their own order where it is a tie or missing.
-
-    ``said`` are the words of the label for a fault; ``extra`` further columns of the pair.
-    """
-    first, second = columns["first"], columns["second"]
-    assert first is not None and second is not None
-    sides = ((first, 0), (second, 1))
-    (better, at), (worse, other) = sides if label is None or label >= 0 else sides[::-1]
-    pair = pair_in(row, columns, value(row, better), value(row, worse), (better, worse))
-    return finished(pair, row, columns, asked, label, said, (at, other), extra)
+def judged(row: Row, columns: Columns, asked: Asked, verdict: Verdict) -> Pair | Fault:
+    """The pair of a row, the better answer first, or both in their own order where it is a tie or missing."""
+    sides = [str(columns[part]) for part in ("first", "second")]
+    better, worse = (sides[i] for i in order_of(verdict.label))
+    pair = pair_in(row, columns, value(row, better), value(row, worse), (better, worse))[1]
+    return finished(pair, row, columns, asked, verdict)
 
 
-def finished(
-    pair: Pair | Fault, row: Row, columns: Columns, asked: Asked, label: float | None, said: str,
-    order: tuple[int, int], extra: Mapping[str, Any] | None = None,
-) -> Pair | Fault:  # fmt: skip
-    """The pair with what its label and the columns beside the answers say; ``order`` are the places of chosen and rejected."""
+def finished(pair: Pair | Fault, row: Row, columns: Columns, asked: Asked, verdict: Verdict) -> Pair | Fault:
+    """The pair with what its label and the columns beside the answers say."""
     if isinstance(pair, Fault):
         return pair
+    label, order = verdict.label, order_of(verdict.label)
     more: dict[str, Any] = {}
     if columns.scored:
-        found = [number(value(row, columns.all("scores")[i])) for i in order]
-        pair.scores = found[0], found[1]
+        chosen, rejected = (number(value(row, columns.all("scores")[i])) for i in order)
+        pair.scores = chosen, rejected
         if "label" not in columns.parts:
-            more["pd_margin"] = None if found[0] is None or found[1] is None else found[0] - found[1]
+            more["pd_margin"] = None if chosen is None or rejected is None else chosen - rejected
     if "scale" in columns.parts or asked.ties == "keep":
         more["pd_strength"] = None if label is None else abs(label)
-    more |= {k: v for k, v in (extra or {}).items() if v is not None or k not in more}
-    for key, i in zip(("pd_chosen_info", "pd_rejected_info"), order, strict=True):
-        if info := _info(row, columns, i):
-            more[key] = info
+    more |= {k: v for k, v in verdict.extra.items() if v is not None or k not in more}
+    more |= information(*(_info(row, columns, i) for i in order))
     if label is None:
-        pair.fault = Fault("missing_label", said)
+        pair.fault = Fault("missing_label", verdict.said)
     elif label == 0 and asked.ties == "keep":
         pair.tie = True
     elif label == 0:
-        pair.fault = Fault("tie", said)
+        pair.fault = Fault("tie", verdict.said)
     return replace(pair, extra=more or None)
 
 

@@ -97,15 +97,15 @@ def base_of(first: str, second: str) -> int | None:
 
 def code(
     label: str, values: Iterable[Any], first: str, second: str, asked: Asked
-) -> tuple[dict[str, float], str | None]:
-    """What each label in plain words means; and the scale of labels that have degrees, for people (None for others).
+) -> tuple[dict[str, float], dict[str, str]]:
+    """What each label in plain words means; and the part ``scale`` of labels that have degrees, for people (none for others).
 
     ``values`` are those of the first rows, ``first`` and ``second`` the columns of the answers. What the user said wins.
     Raises InputError where the values leave open which answer is meant, or are mostly unknown words.
     """
     given = _given(asked)
     if {1.0, -1.0} <= set(given.values()):
-        return {"tie": 0.0, **given}, None
+        return {"tie": 0.0, **given}, {}
     values = [v for v in values if plain(v)]
     counts = Counter(map(plain, values))
     unclear = InputError(
@@ -132,7 +132,8 @@ def code(
     unknown = sum(n for p, n in counts.items() if p not in found and not (scale and _NUMBER.fullmatch(p)))
     if 2 * unknown > len(values):
         raise unclear
-    return found, "degrees" if graded else scale
+    scale = "degrees" if graded else scale
+    return found, {"scale": scale} if scale else {}
 
 
 def _given(asked: Asked) -> dict[str, float]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from prefdata.pairs import Fault, Pair, dump, fault_of, side_text
-from prefdata.shapes import pair_columns
+from prefdata.shapes import pair_columns, transcript
 from prefdata.shapes.columns import Asked, Columns, Row, asking, first_of, value
+from prefdata.shapes.labels import told
 from prefdata.shapes.sides import pair_in, pair_of
 
 PARTS = ("prompt", "completion", "system", "context")
@@ -38,7 +39,7 @@ def parts_of(
         parts = {part: column for part, column in parts.items() if part == "system"}
     given = [value(r, answer) for r in rows]
     alone = "prompt" not in parts  # then a text must hold what was asked too
-    sound = [_is_messages(v) or (isinstance(v, str) and (not alone or "\n\nAssistant:" in v)) for v in given]
+    sound = [_is_messages(v) or (isinstance(v, str) and (not alone or transcript.fits(v, v))) for v in given]
     if 2 * sum(sound) < len(sound):
         return None
     return {**parts, "completion": answer}, rows
@@ -52,7 +53,7 @@ def half(row: Row, columns: Columns) -> Pair | Fault:
     """What the row asks and its answer, as a pair of the answer with itself; or what is wrong with the row."""
     name = columns["completion"] or ""
     answer = value(row, name)
-    return checked(pair_in(row, columns, answer, answer, (name, name)), row, name)
+    return checked(pair_in(row, columns, answer, answer, (name, name))[1], row, name)
 
 
 def checked(got: Pair | Fault, row: Row, name: str) -> Pair | Fault:
@@ -63,20 +64,39 @@ def checked(got: Pair | Fault, row: Row, name: str) -> Pair | Fault:
     return replace(fault, detail=name + fault.detail[6:]) if fault.detail.startswith("chosen") else fault
 
 
+def halves(
+    rows: Sequence[Row], mark: str, half: Callable[[Row], Pair | Fault], read: Callable[[Any], float | None]
+) -> tuple[dict[int, tuple[Pair, float]], list[Pair | Fault]]:
+    """Of each sound row what it asks and answers, and what ``read`` makes of its ``mark``; and faults for the other rows."""
+    out: dict[int, tuple[Pair, float]] = {}
+    faults: list[Pair | Fault] = []
+    for i, row in enumerate(rows):
+        given = value(row, mark)
+        got, number = half(row), read(given)
+        if isinstance(got, Fault):
+            faults.append(replace(got, members=(i,)))
+        elif number is None:
+            faults.append(Fault("missing_label", told(mark, given), (i,)))
+        else:
+            out[i] = got, number
+    return out, faults
+
+
 def key(row: Row, asks: Pair, *more: Any) -> str:
     """What rows of one prompt share: its text, system text, tools and images, character by character; and ``more``."""
     return dump([side_text(asks.prompt, "user"), *(row.get(n) for n in _WITH_PROMPT), *more])
 
 
-def joined(better: Pair, worse: Pair, members: tuple[int, int]) -> Pair | Fault:
+def joined(better: Pair, worse: Pair) -> Pair | Fault:
     """The pair of two answers to one prompt."""
     got = pair_of(better.prompt, better.chosen, worse.chosen)[1]
-    if isinstance(got, Fault):
-        return replace(got, members=members)
-    return replace(got, changes=tuple(sorted({*better.changes, *worse.changes, *got.changes})), members=members)
+    if isinstance(got, Pair):
+        got.changes = tuple(sorted({*better.changes, *worse.changes, *got.changes}))
+    return got
 
 
-def told_apart(rows: Sequence[Row], columns: Columns) -> list[str]:
-    """The columns that tell of single answers: those that differ between rows of one prompt, what the pair holds aside."""
+def told_apart(rows: Sequence[Row], columns: Columns) -> list[dict[str, Any]]:
+    """What each row tells of its answer: the columns that differ between rows of one prompt, what the pair holds aside."""
     names = dict.fromkeys(n for row in rows for n in row if n not in columns.taken and n != "pd_id")
-    return [n for n in names if any(row.get(n) != rows[0].get(n) for row in rows)]
+    differ = [n for n in names if any(row.get(n) != rows[0].get(n) for row in rows)]
+    return [{n: row.get(n) for n in differ} for row in rows]

@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from typing import Any
 
 from prefdata.pairs import Fault, Pair
-from prefdata.shapes import answers, conversation, explicit, transcript
-from prefdata.shapes.columns import Asked, Columns, Row, Shown, asking, value
-from prefdata.shapes.sides import pair_of, read_asked
+from prefdata.shapes import sides
+from prefdata.shapes.answers import information, is_object, order_field, parted, score_of, text_field
+from prefdata.shapes.columns import Asked, Columns, Parts, Row, Shown, asking, value
 
 _OBJECTS = "answer_objects"
 SHOWN = (
-    Shown(explicit.NAME, explicit.TITLE, (explicit.EXAMPLE,)),
-    Shown("chat", "prompt/chosen/rejected as messages", ({
+    Shown(sides.EXPLICIT, "prompt/chosen/rejected", (
+        {"prompt": "What do bees make?", "chosen": "Honey.", "rejected": "Milk."},
+    )),
+    Shown(sides.CHAT, "prompt/chosen/rejected as messages", ({
         "prompt": [{"role": "user", "content": "What do bees make?"}],
         "chosen": [{"role": "assistant", "content": [{"type": "text", "text": "Honey."}]}], "rejected": "Milk.",
     },)),
-    Shown(conversation.NAME, conversation.TITLE, (conversation.EXAMPLE,)),
-    Shown(transcript.NAME, transcript.TITLE, (transcript.EXAMPLE,)),
-    Shown("sharegpt", "ShareGPT (from/value)", ({
+    Shown(sides.CONVERSATION, "implicit prompt (whole conversations)", ({
+        "chosen": [{"role": "user", "content": "What do bees make?"}, {"role": "assistant", "content": "Honey."}],
+        "rejected": [{"role": "user", "content": "What do bees make?"}, {"role": "assistant", "content": "Milk."}],
+    },)),
+    Shown(sides.TRANSCRIPT, "implicit prompt (HH transcript)", ({
+        "chosen": "\n\nHuman: What do bees make?\n\nAssistant: Honey.",
+        "rejected": "\n\nHuman: What do bees make?\n\nAssistant: Milk.",
+    },)),
+    Shown(sides.SHAREGPT, "ShareGPT (from/value)", ({
         "conversations": [{"from": "human", "value": "What do bees make?"}],
         "chosen": {"from": "gpt", "value": "Honey."}, "rejected": {"from": "gpt", "value": "Milk."},
     },)),
-    Shown("alpaca", "Alpaca (instruction, input)", ({
+    Shown(sides.ALPACA, "Alpaca (instruction, input)", ({
         "instruction": "Answer in one word.", "input": "What do bees make?", "chosen": "Honey.", "rejected": "Milk.",
     },)),
     Shown(_OBJECTS, "two answers as objects (pos_answer/neg_answer, chosen/rejected)", ({
@@ -31,7 +39,6 @@ SHOWN = (
         "neg_answer": {"answer": "Milk.", "score": -1.0},
     },)),
 )  # fmt: skip
-_FORMS = tuple(s.name for s in SHOWN if s.name != _OBJECTS)
 PARTS = ("prompt", "chosen", "rejected", "system", "context")
 _PAIRS = (
     ("chosen", "rejected"), ("chosen_response", "rejected_response"), ("response_chosen", "response_rejected"),
@@ -52,56 +59,56 @@ _SCORES = (
 
 def find(names: Sequence[str], asked: Asked, head: Sequence[Row]) -> Columns | None:
     """Columns of known names, or named by the user; an ``output`` that holds lists of two is [better, worse]."""
-    found = next((pair for pair in _PAIRS if set(pair) <= set(names)), (None, None))
-    chosen, rejected = asked.columns.get("chosen", found[0]), asked.columns.get("rejected", found[1])
-    if found == (None, None) and "output" in names and not {"chosen", "rejected"} & set(asked.columns):
-        lists = [r["output"] for r in head if r.get("output") is not None]
-        if lists and all(isinstance(v, list) and len(v) == 2 and all(isinstance(x, str) for x in v) for v in lists):
-            chosen, rejected = "output.0", "output.1"
-    if chosen is None or rejected is None or chosen == rejected:
+    known = next((pair for pair in _PAIRS if set(pair) <= set(names)), None)
+    lists = not (known or {"chosen", "rejected"} & asked.columns.keys()) and "output" in names and _lists_of_two(head)
+    pair = ("output.0", "output.1") if lists else known or ("", "")
+    chosen, rejected = asked.columns.get("chosen", pair[0]), asked.columns.get("rejected", pair[1])
+    if not chosen or not rejected or chosen == rejected:
         return None
-    parts: dict[str, str | tuple[str, ...]] = {
-        **asking(names, asked, (chosen, rejected, "output" if chosen == "output.0" else ""))
-    }
-    parts |= {"chosen": chosen, "rejected": rejected}
+    whole = (chosen, rejected, "output") if lists else (chosen, rejected)
+    parts: dict[str, Any] = {**asking(names, asked, whole), "chosen": chosen, "rejected": rejected}
     if chosen == "messages":  # the last turn is the chosen answer, and what stands before it is the prompt
         parts.pop("prompt", None)
-    scores = next((pair for pair in _SCORES if set(pair) <= set(names)), None)
-    if scores:
+    if scores := next((pair for pair in _SCORES if set(pair) <= set(names)), None):
         parts["scores"] = scores
-    shown = [parts[p] for p in PARTS if p in parts]
-    whole = ("output",) if chosen == "output.0" else ()
-    taken = tuple(str(c) for c in shown if c in names) + whole
-    needs = tuple(c.split(".")[0] for c in (chosen, rejected))
-    return answers.in_columns(Columns("pair_columns", parts, needs, taken, scored=bool(scores)), head)
+    parts |= _fields(head, chosen, rejected)
+    scored = bool({"scores", "rank"} & parts.keys())
+    return Columns.of("pair_columns", names, parts, (chosen, rejected), whole, scored=scored)
+
+
+def _lists_of_two(head: Sequence[Row]) -> bool:
+    lists = [v for r in head if (v := r.get("output")) is not None]
+    return bool(lists) and all(isinstance(v, list) and [type(x) for x in v] == [str, str] for v in lists)
+
+
+def _fields(head: Sequence[Row], chosen: str, rejected: str) -> Parts:
+    """Where some answers are objects: the field of their text, and the paths of their scores or ranks."""
+    items = [v for r in head for side in (chosen, rejected) if is_object(v := value(r, side))]
+    if (text := text_field(items)) is None:
+        return {}
+    if (order := order_field(items)) is None:
+        return {"text": text}
+    part, field = order
+    return {"text": text, "rank" if part == "rank" else "scores": (f"{chosen}.{field}", f"{rejected}.{field}")}
 
 
 def read(row: Row, columns: Columns, asked: Asked) -> tuple[str, Pair | Fault]:
     """The name of the row's shape, and its pair or fault."""
     chosen, rejected = value(row, columns["chosen"]), value(row, columns["rejected"])
-    got = read_asked(row, columns)
-    if isinstance(got, Fault):
-        return explicit.NAME, got
-    prompt, system, changes = got
-    objects = "text" in columns.parts and (answers.is_object(chosen) or answers.is_object(rejected))
+    objects = "text" in columns.parts and (is_object(chosen) or is_object(rejected))
     if objects:
-        chosen, of_chosen = answers.parted(chosen, columns["text"])
-        rejected, of_rejected = answers.parted(rejected, columns["text"])
+        chosen, of_chosen = parted(chosen, columns["text"])
+        rejected, of_rejected = parted(rejected, columns["text"])
     if columns["chosen"] == "messages" and isinstance(chosen, list) and isinstance(rejected, str):
         rejected = [*chosen[:-1], {"role": "assistant", "content": rejected}]
-    only = asked.shape if asked.shape in _FORMS else None
-    name, pair = pair_of(prompt, chosen, rejected, system, only=only)
+    name, pair = sides.pair_in(row, columns, chosen, rejected, only=asked.shape if asked.shape in sides.FORMS else None)
     if isinstance(pair, Pair):
-        if changes:
-            pair = replace(pair, changes=(*pair.changes, *changes))
         if columns.scored:
             part = "rank" if "rank" in columns.parts else "score"
-            better, worse = columns.all("scores") or columns.all("rank")
-            pair.scores = answers.score_of(value(row, better), part), answers.score_of(value(row, worse), part)
+            better, worse = (value(row, n) for n in columns.all("rank") or columns.all("scores"))
+            pair.scores = score_of(better, part), score_of(worse, part)
         if objects:
-            pair.extra = answers.information(of_chosen, of_rejected) or None
+            pair.extra = information(of_chosen, of_rejected) or None
     if objects:
         return _OBJECTS, pair
-    if name == explicit.NAME and columns["prompt"] == "instruction":
-        name = "alpaca"
-    return name, pair
+    return sides.ALPACA if name == sides.EXPLICIT and columns["prompt"] == "instruction" else name, pair

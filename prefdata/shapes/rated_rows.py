@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from prefdata.errors import InputError
 from prefdata.pairs import Fault, Pair
-from prefdata.shapes import one_answer, ranking
-from prefdata.shapes.answers import SCORES, score_of
-from prefdata.shapes.columns import PROMPTS, Asked, Columns, Row, Shown, value
-from prefdata.shapes.labels import told
-from prefdata.shapes.ranking import Answer
+from prefdata.shapes import one_answer
+from prefdata.shapes.answers import SCORES, Answer, mean, ranked, score_of
+from prefdata.shapes.columns import PROMPTS, Asked, Columns, Parts, Row, Shown, value
 from prefdata.shapes.sides import pair_of
 
 SHOWN = (
@@ -76,14 +73,13 @@ def _columns(names: Sequence[str], asked: Asked, head: Sequence[Row], score: str
     known = () if "orig_response" in names else (asked.columns.get("prompt", ""), *PROMPTS)
     for name in (n for n in known if n in names):
         if any(isinstance(v := value(r, name), str) and _TEMPLATE.search(v) for r in head[:50]):
-            return Columns("rated_rows", {"prompt": name, "score": score}, (name,), (name,), scored=True, grouped=True)
+            parts: Parts = {"prompt": name, "score": score}
+            return Columns.of("rated_rows", names, parts, (name,), scored=True, grouped=True)
     if (got := one_answer.parts_of(names, asked, head, score)) is None or not got[1]:
         return None
-    parts, answer = {**got[0], "score": score}, got[0]["completion"]
-    if "orig_criteria" in names:
-        parts["rubric"] = "orig_criteria"
-    taken = tuple(c for part, c in parts.items() if c in names and part not in ("score", "rubric"))
-    return Columns("rated_rows", parts, (answer.split(".")[0],), taken, scored=True, grouped=True)
+    rubric = {"rubric": "orig_criteria"} if "orig_criteria" in names else {}
+    parts = {**got[0], "score": score, **rubric}
+    return Columns.of("rated_rows", names, parts, (got[0]["completion"],), scored=True, grouped=True)
 
 
 def _rated(head: Sequence[Row], name: str) -> bool:
@@ -92,10 +88,7 @@ def _rated(head: Sequence[Row], name: str) -> bool:
 
 def _score(given: Any) -> float | None:
     """A score, of a list of them the mean; None where there is none, or something else among them."""
-    if not isinstance(given, list):
-        return score_of(given)
-    found = [n for v in given if (n := score_of(v)) is not None]
-    return sum(found) / len(found) if found and len(found) == len(given) else None
+    return mean([score_of(v) for v in given]) if isinstance(given, list) else score_of(given)
 
 
 def _half(row: Row, columns: Columns) -> Pair | Fault:
@@ -108,11 +101,9 @@ def _half(row: Row, columns: Columns) -> Pair | Fault:
     if found is None:
         return Fault("missing_field", f"{name} holds no instruction and response to evaluate")
     got = one_answer.checked(pair_of(found[1], found[2], found[2])[1], row, "the response to evaluate")
-    return (
-        replace(got, changes=("prompt and answer taken out of an evaluation template",))
-        if isinstance(got, Pair)
-        else got
-    )
+    if isinstance(got, Pair):
+        got.changes = ("prompt and answer taken out of an evaluation template",)
+    return got
 
 
 def key(row: Row, columns: Columns) -> str | None:
@@ -129,26 +120,11 @@ def key(row: Row, columns: Columns) -> str | None:
 def read_group(rows: Sequence[Row], columns: Columns, asked: Asked) -> tuple[str, list[Pair | Fault]]:
     """Rows of one prompt: the pairs that their scores give, and a fault for each row that cannot be in one."""
     name = "rated_rows" if columns["completion"] else "prometheus"
-    out: list[Pair | Fault] = []
-    answers: list[Answer] = []
-    halves: dict[int, Pair] = {}
-    names = one_answer.told_apart(rows, columns)
-    for i, row in enumerate(rows):
-        half, given = _half(row, columns), value(row, columns["score"])
-        if isinstance(half, Fault):
-            out.append(replace(half, members=(i,)))
-        elif (score := _score(given)) is None:
-            out.append(Fault("missing_label", told(columns["score"], given), (i,)))
-        else:
-            halves[i] = half
-            answers.append(Answer(half.chosen, score, f"answer {i + 1}", {n: row.get(n) for n in names}, i))
+    halves, out = one_answer.halves(rows, str(columns["score"]), lambda row: _half(row, columns), _score)
+    told_of = one_answer.told_apart(rows, columns)
+    answers = [Answer(half, score, f"answer {i + 1}", told_of[i], i) for i, (half, score) in halves.items()]
     if len(answers) == 1:
-        out.append(Fault("unpaired", "no other rated answer to the same prompt", (next(iter(halves)),)))
+        out.append(Fault("unpaired", "no other rated answer to the same prompt", (min(halves),)))
     elif answers:
-        out += ranking.ranked(answers, asked, "the prompt", lambda a, b: one_answer.joined(*_of(halves, a, b)))
+        out += ranked(answers, asked, "the prompt", lambda a, b: one_answer.joined(a.side, b.side))
     return name, sorted(out, key=lambda one: one.members)
-
-
-def _of(halves: dict[int, Pair], a: Answer, b: Answer) -> tuple[Pair, Pair, tuple[int, int]]:
-    i, j = int(a.member or 0), int(b.member or 0)
-    return halves[i], halves[j], (i, j)

@@ -6,28 +6,33 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from prefdata.pairs import Fault, Pair, kind_of
-from prefdata.shapes import conversation, explicit, transcript
+from prefdata.pairs import ASKS, Fault, Message, Pair, is_message, kind_of, read_messages
+from prefdata.shapes import transcript
 from prefdata.shapes.columns import Columns, Row, value
 
-_ROLES = ("role", "from")
-_LIKE = {explicit.NAME: ("chat", "sharegpt", "alpaca")}  # names of what ``explicit`` reads too
+EXPLICIT, CHAT, CONVERSATION, TRANSCRIPT, SHAREGPT, ALPACA = FORMS = (
+    "explicit", "chat", "conversation", "transcript", "sharegpt", "alpaca",
+)  # fmt: skip
 
 
-def read_asked(row: Row, columns: Columns) -> tuple[Any, str | None, tuple[str, ...]] | Fault:
-    """Prompt, system text and changes of form of a row; its context is joined to the prompt behind a blank line."""
-    prompt, system, extra = (value(row, columns[part]) for part in ("prompt", "system", "context"))
-    if system is not None and not isinstance(system, str):
-        return Fault("bad_type", f"{columns['system']} is {kind_of(system)}, not text")
+def pair_in(
+    row: Row, columns: Columns, chosen: Any, rejected: Any, names: tuple[str, str] = ("chosen", "rejected"),
+    only: str | None = None,
+) -> tuple[str, Pair | Fault]:  # fmt: skip
+    """The pair of two answers to what this row asked, as ``pair_of`` tells it; a context is joined behind a blank line."""
+    prompt, system, context = (value(row, columns[part]) for part in ("prompt", "system", "context"))
     changes: tuple[str, ...] = ()
-    if extra is not None and extra not in ("", [], {}):
-        if not isinstance(extra, str):
-            return Fault("bad_type", f"{columns['context']} is {kind_of(extra)}, not text")
+    if system is not None and not isinstance(system, str):
+        return EXPLICIT, Fault("bad_type", f"{columns['system']} is {kind_of(system)}, not text")
+    if context is not None and context not in ("", [], {}):
+        if not isinstance(context, str):
+            return EXPLICIT, Fault("bad_type", f"{columns['context']} is {kind_of(context)}, not text")
         if isinstance(prompt, list):
-            return Fault("bad_type", f"{columns['context']} is text, but the prompt is messages")
+            return EXPLICIT, Fault("bad_type", f"{columns['context']} is text, but the prompt is messages")
         if isinstance(prompt, str):
-            prompt, changes = f"{prompt}\n\n{extra}", (f"{columns['context']} joined to the {columns['prompt']}",)
-    return prompt, system or None, changes
+            prompt, changes = f"{prompt}\n\n{context}", (f"{columns['context']} joined to the {columns['prompt']}",)
+    form, got = pair_of(prompt, chosen, rejected, system or None, names, only)
+    return form, replace(got, changes=got.changes + changes) if isinstance(got, Pair) and changes else got
 
 
 def pair_of(
@@ -39,47 +44,103 @@ def pair_of(
     ``names`` are what the answers are called in faults; ``only`` forces the reading of one shape.
     """
     if type(prompt) is str and type(chosen) is str and type(rejected) is str and system is None:
-        return explicit.NAME, Pair(prompt, chosen, rejected)
-    sides, sharegpt = [], False
-    for name, given in zip(names, (chosen, rejected), strict=True):
+        return EXPLICIT, Pair(prompt, chosen, rejected)
+    asked, one, two = ([side] if is_message(side) else side for side in (prompt, chosen, rejected))
+    for name, given, side in zip(names, (chosen, rejected), (one, two), strict=True):
         if given is None:
-            return explicit.NAME, Fault("missing_field", f"{name} is missing")
-        side = _messages(given)
+            return EXPLICIT, Fault("missing_field", f"{name} is missing")
         if not isinstance(side, str | list):
-            return explicit.NAME, Fault("bad_type", f"{name} is {kind_of(given)}, not text or messages")
-        sharegpt = sharegpt or _is_sharegpt(side)
-        sides.append(side)
-    asked = _messages(prompt)
-    sharegpt = sharegpt or _is_sharegpt(asked)
-    for shape in (explicit, conversation, transcript):
-        if (only is None or only in (shape.NAME, *_LIKE.get(shape.NAME, ()))) and shape.fits(asked, *sides):
-            got = shape.pair(asked, *sides, system)
-            chat = isinstance(got, Pair) and isinstance(got.prompt, list)
-            return "sharegpt" if sharegpt else "chat" if chat and shape is explicit else shape.NAME, got
-    if only in (conversation.NAME, transcript.NAME):
+            return EXPLICIT, Fault("bad_type", f"{name} is {kind_of(given)}, not text or messages")
+    if asked is not None and only not in (CONVERSATION, TRANSCRIPT):
+        got = _explicit(asked, one, two, system)
+        form = CHAT if isinstance(got, Pair) and isinstance(got.prompt, list) else EXPLICIT
+    elif isinstance(one, list) and isinstance(two, list) and only in (None, CONVERSATION):
+        form, got = CONVERSATION, split(one, two, system)
+    elif isinstance(one, str) and isinstance(two, str) and only in (None, TRANSCRIPT) and transcript.fits(one, two):
+        form, got = TRANSCRIPT, transcript.pair(one, two, system)
+    elif only in (CONVERSATION, TRANSCRIPT):
         return only, Fault("bad_type", f"the answers are no {only}s")
-    if asked is None and any(isinstance(s, list) for s in sides):
-        return explicit.NAME, Fault("bad_type", "one answer is text, the other messages, and there is no prompt")
-    return explicit.NAME, Fault("missing_field", "prompt is missing")
+    elif isinstance(one, list) != isinstance(two, list):
+        return EXPLICIT, Fault("bad_type", "one answer is text, the other messages, and there is no prompt")
+    else:
+        return EXPLICIT, Fault("missing_field", "prompt is missing")
+    from_value = any(
+        isinstance(s, list) and s and isinstance(s[0], Mapping) and "from" in s[0] for s in (asked, one, two)
+    )
+    return SHAREGPT if from_value else form, got
 
 
-def pair_in(
-    row: Row, columns: Columns, chosen: Any, rejected: Any, names: tuple[str, str] = ("chosen", "rejected")
+def _explicit(prompt: Any, chosen: str | list[Any], rejected: str | list[Any], system: str | None) -> Pair | Fault:
+    """The pair of a prompt of its own, as chat; a prompt that answers repeat is taken off them."""
+    if not isinstance(prompt, str | list):
+        return Fault("bad_type", f"prompt is {kind_of(prompt)}, not text or messages")
+    changes: set[str] = set()
+    sides: dict[str, list[Message]] = {}
+    for name, side in (("prompt", prompt), ("chosen", chosen), ("rejected", rejected)):
+        role = "user" if name == "prompt" else "assistant"
+        if isinstance(side, str):
+            sides[name] = [{"role": role, "content": side}]
+            changes.add("text to messages")
+            continue
+        if side and all(isinstance(p, Mapping) and "type" in p and not is_message(p) for p in side):
+            side = [{"role": role, "content": side}]  # the content parts of one message
+        got = read_messages(side, name)
+        if isinstance(got, Fault):
+            return got
+        sides[name], changed = got
+        changes.update(changed)
+    asked = sides.pop("prompt")
+    if not asked:
+        return Fault("empty_prompt", "the prompt has no message")
+    for name, answer in sides.items():
+        if len(answer) > len(asked) and answer[: len(asked)] == asked:
+            sides[name] = answer[len(asked) :]
+            changes.add("prompt repeated in the answer")
+        elif answer and answer[0]["role"] in ASKS:
+            if answer[-1]["role"] in ASKS:
+                return Fault("bad_messages", f"{name} ends with a {answer[-1]['role']} turn, not the assistant's")
+            return Fault("prompt_mismatch", f"{name} begins with turns that are not the prompt's")
+    return told(asked, sides["chosen"], sides["rejected"], system, changes)
+
+
+def split(chosen: list[Any], rejected: list[Any], system: str | None = None) -> Pair | Fault:
+    """The pair of two whole conversations, split behind the last turn that is not the answer's: what stands before must be
+    equal.
+    """
+    changes = {"conversation split into prompt and answer"}
+    heads, tails = [], []
+    for name, side in (("chosen", chosen), ("rejected", rejected)):
+        got = read_messages(side, name)
+        if isinstance(got, Fault):
+            return got
+        messages, changed = got
+        changes.update(changed)
+        if not messages:
+            return Fault("empty_completion", f"{name} has no message")
+        if messages[-1]["role"] in ASKS:
+            return Fault("bad_messages", f"{name} ends with a {messages[-1]['role']} turn, not the assistant's")
+        at = max((i for i, m in enumerate(messages, 1) if m["role"] in ASKS), default=0)
+        heads.append(messages[:at])
+        tails.append(messages[at:])
+    asked = heads[0]
+    if asked != heads[1]:
+        return Fault("prompt_mismatch", "the turns before the last answer differ between chosen and rejected")
+    if not asked:
+        return Fault("empty_prompt", "there is no turn before the answer")
+    # Tool calls and their results that both sides share belong to what was asked, not to the answer.
+    while len(tails[0]) > 1 and len(tails[1]) > 1 and tails[0][0] == tails[1][0]:
+        asked.append(tails[0].pop(0))
+        tails[1].pop(0)
+    return told(asked, tails[0], tails[1], system, changes)
+
+
+def told(
+    asked: list[Message], chosen: list[Message], rejected: list[Message], system: str | None, changes: set[str]
 ) -> Pair | Fault:
-    """The pair of two answers to what this row asked."""
-    asked = read_asked(row, columns)
-    if isinstance(asked, Fault):
-        return asked
-    got = pair_of(asked[0], chosen, rejected, asked[1], names)[1]
-    return replace(got, changes=(*got.changes, *asked[2])) if isinstance(got, Pair) and asked[2] else got
-
-
-def _messages(side: Any) -> Any:
-    """One message as a list of one."""
-    if isinstance(side, Mapping):
-        return [side] if any(k in side for k in _ROLES) else side
-    return side
-
-
-def _is_sharegpt(side: Any) -> bool:
-    return isinstance(side, list) and any(isinstance(m, Mapping) and "from" in m for m in side[:1])
+    """The pair of these messages, behind the system text of a column; a fault where the messages have another one."""
+    if system is not None and asked[0]["role"] != "system":
+        asked = [{"role": "system", "content": system}, *asked]
+        changes = changes | {"system column to system message"}
+    elif system is not None and asked[0].get("content") != system:
+        return Fault("prompt_mismatch", "the system column and the system message differ")
+    return Pair(asked, chosen, rejected, tuple(sorted(changes)))

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Any
 
 from prefdata.pairs import Fault, Pair
 
-NAME = "transcript"
-TITLE = "implicit prompt (HH transcript)"
-EXAMPLE: dict[str, Any] = {
-    "chosen": "\n\nHuman: What do bees make?\n\nAssistant: Honey.",
-    "rejected": "\n\nHuman: What do bees make?\n\nAssistant: Milk.",
-}
 SPLIT = "transcript split into prompt and answer"  # a change that pairs of any reader may tell
 _HUMAN, _ASSISTANT = "\n\nHuman:", "\n\nAssistant:"
 _TURN = re.compile(r"\n\n(Human|Assistant):")
 
 
-def fits(prompt: Any, chosen: Any, rejected: Any) -> bool:
-    """Two texts that hold turns, no prompt."""
-    return isinstance(chosen, str) and isinstance(rejected, str) and _ASSISTANT in chosen and _ASSISTANT in rejected
+def fits(chosen: str, rejected: str) -> bool:
+    """Two texts that hold turns."""
+    return _ASSISTANT in chosen and _ASSISTANT in rejected
 
 
-def pair(prompt: Any, chosen: Any, rejected: Any, system: str | None) -> Pair | Fault:
+def pair(chosen: str, rejected: str, system: str | None) -> Pair | Fault:
     """Split each text behind its last ``Assistant:`` marker, so that prompt + answer is the text byte for byte."""
     for name, value in (("chosen", chosen), ("rejected", rejected)):
         if value.rfind(_HUMAN) > value.rfind(_ASSISTANT):

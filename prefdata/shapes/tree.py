@@ -7,10 +7,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from prefdata.pairs import ROLES, Fault, Message, Pair, kind_of
-from prefdata.shapes.answers import score_of
+from prefdata.pairs import ROLES, Fault, Message, Pair, dump, kind_of
+from prefdata.shapes.answers import LEFT_OUT, Answer, count, ranked, score_of
 from prefdata.shapes.columns import Asked, Columns, Row, Shown, value
-from prefdata.shapes.ranking import LEFT_OUT, Answer, count, ranked
 from prefdata.shapes.sides import pair_of
 
 _ASKED = {"message_id": "q", "text": "What do bees make?", "role": "prompter"}
@@ -67,10 +66,10 @@ def read_group(rows: Sequence[Row], columns: Columns, asked: Asked) -> tuple[str
     """The pairs of the tree that these messages make; ``members`` are the rows of the two answers."""
     nodes: dict[Any, dict[str, Any]] = {}
     for i, row in enumerate(rows):
-        nodes.setdefault(row.get("message_id"), {**row, "replies": [], _MEMBER: i})
+        nodes.setdefault(_id(row, "message_id"), {**row, "replies": [], _MEMBER: i})
     roots = []
     for node in nodes.values():
-        parent = value(node, "parent_id")
+        parent = _id(node, "parent_id")
         if parent is None:
             roots.append(node)
         elif parent in nodes:
@@ -81,8 +80,14 @@ def read_group(rows: Sequence[Row], columns: Columns, asked: Asked) -> tuple[str
     return "tree_rows", made
 
 
+def _id(message: Row, name: str) -> str | float | None:
+    found = value(message, name)
+    return found if isinstance(found, str | int | float | None) else dump(found)
+
+
 def _replies(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [m for m in message.get("replies") or () if isinstance(m, Mapping)]
+    held = message.get("replies")
+    return [m for m in held if isinstance(m, Mapping)] if isinstance(held, list) else []
 
 
 def _stays(message: Mapping[str, Any]) -> bool:

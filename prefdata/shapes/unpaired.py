@@ -64,8 +64,7 @@ def find(names: Sequence[str], asked: Asked, head: Sequence[Row]) -> Columns | N
     if code is None or not (seen or said):
         return None
     answer = parts["completion"]
-    taken = tuple(c for c in (*parts.values(), label) if c in names)
-    return Columns("unpaired", {**parts, "label": label}, (answer.split(".")[0],), taken, code=code, grouped=True)
+    return Columns.of("unpaired", names, {**parts, "label": label}, (answer,), (answer, label), code, grouped=True)
 
 
 def _code(seen: dict[str, Any], asked: Asked) -> dict[str, float] | None:
@@ -85,56 +84,44 @@ def _word(given: Any) -> str:
     return word if found is None else f"{found:g}"
 
 
-def _good(row: Row, columns: Columns) -> bool | None:
-    found = columns.code.get(_word(value(row, columns["label"])))
-    return None if found is None else found > 0
-
-
 def key(row: Row, columns: Columns) -> str | None:
     """The prompt of a sound row with a label; other rows stand alone."""
     half = one_answer.half(row, columns)
-    return None if isinstance(half, Fault) or _good(row, columns) is None else one_answer.key(row, half)
+    labelled = _word(value(row, columns["label"])) in columns.code
+    return one_answer.key(row, half) if labelled and isinstance(half, Pair) else None
 
 
 def read_group(rows: Sequence[Row], columns: Columns, asked: Asked) -> tuple[str, list[Pair | Fault]]:
     """Rows of one prompt: pairs of desirable and undesirable answers, and a fault for each row that is in none."""
-    out: list[Pair | Fault] = []
-    halves: dict[int, Pair] = {}
-    answers: dict[bool, dict[int, str]] = {True: {}, False: {}}  # by label
-    for i, row in enumerate(rows):
-        half, label = one_answer.half(row, columns), _good(row, columns)
-        if isinstance(half, Fault):
-            out.append(replace(half, members=(i,)))
-        elif label is None:
-            out.append(Fault("missing_label", told(columns["label"], value(row, columns["label"])), (i,)))
-        else:
-            halves[i] = half
-            answers[label][i] = side_text(half.chosen, "assistant")
-    both = set(answers[True].values()) & set(answers[False].values())
-    out += [
-        Fault("label_conflict", f"{told(columns['label'], value(rows[i], columns['label']))} here, but not for the same answer elsewhere", (i,))
-        for of_label in answers.values() for i, answer in of_label.items() if answer in both
-    ]  # fmt: skip
-    good, bad = ([i for i, answer in answers[label].items() if answer not in both] for label in (True, False))
+    label = str(columns["label"])
+    halves, out = one_answer.halves(
+        rows, label, lambda row: one_answer.half(row, columns), lambda given: columns.code.get(_word(given))
+    )
+    texts = {i: side_text(half.chosen, "assistant") for i, (half, _) in halves.items()}
+    both = set.intersection(*({texts[i] for i, (_, sign) in halves.items() if sign == side} for side in (1.0, -1.0)))
+    for i in (i for i in halves if texts[i] in both):
+        said = told(label, value(rows[i], label))
+        out.append(Fault("label_conflict", f"{said} here, but not for the same answer elsewhere", (i,)))
+    good, bad = ([i for i in halves if halves[i][1] == side and texts[i] not in both] for side in (1.0, -1.0))
     if not good or not bad:
         lacking = "undesirable" if good else "desirable"
         out += [Fault("unpaired", f"no {lacking} answer to the same prompt", (i,)) for i in good + bad]
         return "unpaired", sorted(out, key=lambda one: one.members)
-    most = max(len(good), len(bad))
-    links = (
-        product(good, bad) if asked.pairs == "all" else ((good[k % len(good)], bad[k % len(bad)]) for k in range(most))
-    )
-    names = one_answer.told_apart(rows, columns)
+    if asked.pairs == "all":
+        links = list(product(good, bad))
+    else:
+        links = [(good[k % len(good)], bad[k % len(bad)]) for k in range(max(len(good), len(bad)))]
+    told_of = one_answer.told_apart(rows, columns)
     for i, j in links:
-        got = one_answer.joined(halves[i], halves[j], (i, j))
+        got = replace(one_answer.joined(halves[i][0], halves[j][0]), members=(i, j))
         if isinstance(got, Pair):
-            got.extra = information(*({n: rows[k].get(n) for n in names} for k in (i, j))) or None
+            got.extra = information(told_of[i], told_of[j]) or None
         out.append(got)
     return "unpaired", sorted(out, key=lambda one: one.members)
 
 
 def tally(rows: Sequence[Row], columns: Columns) -> dict[str, int]:
     """How many of these rows have which label, and how many repeat another one of them."""
-    labels = [_good(row, columns) for row in rows]
-    out = {"desirable": labels.count(True), "undesirable": labels.count(False), "unlabelled": labels.count(None)}
+    labels = [columns.code.get(_word(value(row, columns["label"]))) for row in rows]
+    out = {"desirable": labels.count(1.0), "undesirable": labels.count(-1.0), "unlabelled": labels.count(None)}
     return out | {"repeated": len(rows) - len({dump(r) for r in rows}) if len(rows) > 1 else 0}

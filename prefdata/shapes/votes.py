@@ -11,9 +11,8 @@ from typing import Any
 import xxhash
 
 from prefdata.pairs import Fault, Pair, dump
-from prefdata.shapes import judged, labels, talks, two
+from prefdata.shapes import arena, judged, labels, two_answers
 from prefdata.shapes.columns import Asked, Columns, Row, Shown, value
-from prefdata.shapes.sides import read_asked
 
 SHOWN = (
     Shown("votes", "two answers and several annotators", ({
@@ -38,25 +37,21 @@ _WHO = ("annotator", "annotator_id", "evaluator", "worker", "worker_id", "labele
 
 def find(names: Sequence[str], asked: Asked, head: Sequence[Row]) -> Columns | None:
     """Rows of one label where a column says whose it is and some pairs come again; or two answers and several labels."""
-    for form, parts in ((talks, talks.PARTS), (two, judged.PARTS)):
-        if asked.columns.keys() - {"annotator"} <= set(parts):
-            found = form.find(names, replace(asked, columns=_without(asked.columns)), head)
+    one = {part: column for part, column in asked.columns.items() if part != "annotator"}
+    for form in (arena, two_answers):
+        if one.keys() <= set(form.PARTS):
+            found = form.find(names, replace(asked, columns=one), head)
             if found is not None and "label" in found.parts:
                 return _in_rows(found, names, asked, head)
     if "label" in asked.columns or "annotator" in asked.columns:
         return None
-    there = two.answers(names, asked, head)
+    there = two_answers.answers(names, asked, head)
     annotators = there and _annotators([n for n in names if n not in there], head)
     if there is None or annotators is None:
         return None
     values = [v for r in head for v in _votes(r, annotators)]
     code, scale = labels.code(re.sub(r"[\d_ ]+$", "", annotators[0]), values, there[0], there[1], asked)
-    said = {"votes": annotators} | ({"scale": scale} if scale else {})
-    return two.columns_of("votes", names, asked, head, there, said, code)
-
-
-def _without(columns: Mapping[str, str]) -> dict[str, str]:
-    return {k: v for k, v in columns.items() if k != "annotator"}
+    return two_answers.columns_of("votes", names, asked, head, there, {"votes": annotators, **scale}, code)
 
 
 def _annotators(names: Sequence[str], head: Sequence[Row]) -> tuple[str, ...] | None:
@@ -101,70 +96,56 @@ def _in_rows(found: Columns, names: Sequence[str], asked: Asked, head: Sequence[
     return columns
 
 
-def _sides(row: Row, columns: Columns) -> tuple[Any, Any, Any]:
-    """Prompt and answers as they stand in the row."""
-    if _is_arena(columns):
-        sides = talks.conversations(row, columns)
-        return None, *(
-            (value(row, columns["first"]), value(row, columns["second"])) if isinstance(sides, Fault) else sides
-        )
-    if judged.not_two(row, columns):  # a group of its own
-        return None, row.get(columns.needs[0]), None
-    asks = read_asked(row, columns)
-    return (
-        asks[:2] if isinstance(asks, tuple) else asks.detail,
-        value(row, columns["first"]),
-        value(row, columns["second"]),
-    )
-
-
-def _is_arena(columns: Columns) -> bool:
-    return columns.parts.get("form") == "arena"
+def _sides(row: Row, columns: Columns) -> tuple[Any, Any]:
+    """Both answers as they stand in the row; a list that does not hold two is one."""
+    if two_answers.not_two(row, columns):
+        return row.get(columns.needs[0]), None
+    talks = arena.conversations(row, columns) if "form" in columns.parts else None
+    return talks if isinstance(talks, tuple) else (value(row, columns["first"]), value(row, columns["second"]))
 
 
 def key(row: Row, columns: Columns) -> str | None:
-    """The prompt and both answers, in whichever order."""
-    asks, *sides = _sides(row, columns)
-    return xxhash.xxh3_128_hexdigest(dump([asks, *sorted(map(dump, sides))]).encode())
+    """What was asked and both answers, in whichever order."""
+    asks = () if "form" in columns.parts else [value(row, columns[p]) or None for p in ("prompt", "context", "system")]
+    return xxhash.xxh3_128_hexdigest(dump([asks, *sorted(map(dump, _sides(row, columns)))]).encode())
 
 
 def read(row: Row, columns: Columns, asked: Asked) -> tuple[str, Pair | Fault]:
     """The name of the row's form, and its pair or fault: the votes stand in the row."""
-    if fault := judged.not_two(row, columns):
+    if fault := two_answers.not_two(row, columns):
         return "votes", fault
     names = columns.all("votes")
-    given = _votes(row, names)
-    counted = [labels.meaning(v, columns, asked, names[0]) for v in given]
-    label, said, extra = _count(counted, [labels.told(", ".join(names), value(row, names[0]))])
-    return "votes", judged.judged(row, columns, asked, label, said, extra)
+    votes = [labels.meaning(v, columns, asked, names[0]) for v in _votes(row, names)]
+    said = labels.told(", ".join(names), value(row, names[0]))
+    return "votes", judged.judged(row, columns, asked, _majority(votes, said))
 
 
 def read_group(rows: Sequence[Row], columns: Columns, asked: Asked) -> tuple[str, list[Pair | Fault]]:
     """The name of the form, and the pair of rows that show the same two answers; a row may have them the other way round."""
     members = tuple(range(len(rows)))
-    if fault := judged.not_two(rows[0], columns):
+    if fault := two_answers.not_two(rows[0], columns):
         return "votes_in_rows", [replace(fault, members=members)]
-    first = _sides(rows[0], columns)[1]
-    counted, said = [], []
-    for row in rows:
-        label, words = judged.verdict(row, columns, asked)
-        counted.append(label if label is None or _sides(row, columns)[1] == first else -label)
-        said.append(words)
-    label, words, extra = _count(counted, said)
-    judge = talks.judge if _is_arena(columns) else judged.judged
-    pair = judge(rows[0], columns, asked, label, words, extra)
-    return "votes_in_rows", [replace(pair, members=members)]
+    first = _sides(rows[0], columns)[0]
+    said = [judged.verdict_of(row, columns, asked) for row in rows]
+    votes = [
+        one.label if one.label is None or _sides(row, columns)[0] == first else -one.label
+        for row, one in zip(rows, said, strict=True)
+    ]
+    judge = arena.judge if "form" in columns.parts else judged.judged
+    got = judge(rows[0], columns, asked, _majority(votes, said[0].said))
+    return "votes_in_rows", [replace(got, members=members)]
 
 
-def _count(votes: Sequence[float | None], said: Sequence[str]) -> tuple[float | None, str, dict[str, Any]]:
-    """The label of the majority, words for a fault, and columns of the pair: votes, agreement, strength."""
+def _majority(votes: Sequence[float | None], said: str) -> judged.Verdict:
+    """The verdict of the majority, with words for a fault (``said`` where no vote counts), and what is told of the votes."""
     counted = [v for v in votes if v is not None]
     if not counted:
-        return None, said[0], {"pd_votes": 0, "pd_agreement": None, "pd_strength": None}
+        return judged.Verdict(None, said, {"pd_votes": 0, "pd_agreement": None, "pd_strength": None})
     signs = Counter((v > 0) - (v < 0) for v in counted)
     (side, most), *others = signs.most_common()
     split = bool(others) and others[0][1] == most
     label = 0.0 if split or side == 0 else float(side)
     words = f"{most} of {len(counted)} votes for each" if split else f"{most} of {len(counted)} votes for a tie"
     strength = abs(sum(counted)) / len(counted) if label else 0.0
-    return label, words, {"pd_votes": len(counted), "pd_agreement": most / len(counted), "pd_strength": strength}
+    extra = {"pd_votes": len(counted), "pd_agreement": most / len(counted), "pd_strength": strength}
+    return judged.Verdict(label, words, extra)

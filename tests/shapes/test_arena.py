@@ -99,6 +99,15 @@ def test_a_system_column_goes_before_the_conversation(tmp_path):
     assert not gone and all(r["prompt"] == [{"role": "system", "content": "Be brief."}, ASKED] for r in kept)
 
 
+def test_a_system_message_that_is_not_the_columns_is_a_fault(tmp_path):
+    head = [{"role": "system", "content": "Be long."}, ASKED]
+    went_on = row(
+        0, "model_a", [*head, said("Honey."), MORE, said("Paper.")], [*head, said("Milk."), MORE, said("Cheese.")]
+    )
+    kept, gone, _ = made(tmp_path, [row(1, "model_a"), {**went_on, "system": "Be brief."}])
+    assert len(kept) == 1 and [r["pd_code"] for r in gone] == ["prompt_mismatch"]
+
+
 def test_a_winner_that_is_not_clear_is_refused(tmp_path):
     with pytest.raises(prefdata.PrefdataError, match=r"the column 'winner' has 0, 1.* --labels"):
         made(tmp_path, [row(0, 0), row(1, 1)])

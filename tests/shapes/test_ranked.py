@@ -6,7 +6,7 @@ from written import dropped, loaded, report_of, write_lines
 import prefdata
 from prefdata.errors import ConfigError, InputError
 from prefdata.shapes import Asked, find_reading, ranked
-from prefdata.shapes.ranking import picked
+from prefdata.shapes.answers import picked
 
 
 def cleaned(rows, out, **options):

@@ -1,4 +1,4 @@
-"""Answers and scores in two lists (``scored``), and two answers as objects of their own (``pair_columns``)."""
+"""Answers and scores in two lists (``ranked``), and two answers as objects of their own (``pair_columns``)."""
 
 import gzip
 import json
@@ -8,7 +8,7 @@ from written import dropped, loaded, report_of
 
 import prefdata
 from prefdata.errors import InputError
-from prefdata.shapes import Asked, find_reading, pair_columns, scored
+from prefdata.shapes import Asked, find_reading, pair_columns, ranked
 
 
 def cleaned(rows, out, **options):
@@ -163,7 +163,7 @@ def test_min_margin_speaks_of_both(tmp_path):
 
 
 def test_examples_read_as_what_they_are_called():
-    for shown in (*scored.SHOWN, *(s for s in pair_columns.SHOWN if s.name == "answer_objects")):
+    for shown in (*ranked.SHOWN, *(s for s in pair_columns.SHOWN if s.name == "answer_objects")):
         name, made = find_reading(list(shown.example[0]), Asked(), shown.example, "example").read(shown.example[0])
         pair = made[0] if isinstance(made, list) else made
         assert name == shown.name and (pair.chosen, pair.rejected) == ("Honey.", "Milk.")

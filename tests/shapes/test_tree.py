@@ -138,6 +138,21 @@ def test_a_prompt_with_a_hole_is_a_fault(tmp_path):
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("found", [["x"], {"x": 1}, [1, 2]])
+def test_ids_and_replies_of_another_kind_are_no_end(tmp_path, found):
+    """What is no id joins nothing, what is no list of messages holds none: the pairs beside it stay."""
+    odd = {"message_tree_id": "u1", "text": "x", "role": "assistant", "rank": None}
+    rows = [
+        *flat(a_tree()),
+        {**odd, "message_id": found, "parent_id": "u1"},
+        {**odd, "message_id": "z", "parent_id": found},
+    ]
+    assert cleaned(rows, tmp_path / "rows") == EXPECTED["best-worst"]
+    bad = a_tree()
+    bad["prompt"]["replies"][0]["replies"] = 1.5
+    assert cleaned([bad], tmp_path / "bad") == EXPECTED["best-worst"]
+
+
 def test_examples_read_as_what_they_are_called():
     for shown in tree.SHOWN:
         reading = find_reading(list(shown.example[0]), Asked(), shown.example, "example")
