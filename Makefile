@@ -31,7 +31,7 @@ slow: install-dev
 	$(PYTEST) -m slow
 
 fuzz: install-dev
-	PREFDATA_FUZZ=$(INPUTS) $(PYTEST) -n 2 tests/test_fuzz.py
+	PREFDATA_FUZZ=$(INPUTS) $(PYTEST) -n 2 -o faulthandler_timeout=0 tests/test_fuzz.py
 
 lint: install-dev
 	$(BIN)/ruff check .

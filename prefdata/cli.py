@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import signal
@@ -192,7 +193,8 @@ def main() -> None:
         code = result if isinstance(result, int) else OK
         if code == 130:  # what Typer makes of Ctrl-C
             raise KeyboardInterrupt
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except PrefdataError as error:
         code = _mistake(str(error), debug=Say.debug)
     except typer.Exit as ended:
@@ -213,6 +215,9 @@ def main() -> None:
             context = getattr(error, "ctx", None)
             at = f"\nTry '{context.command_path} --help'." if context is not None else ""
             code = _mistake(f"{error.format_message()}{at}")
+        elif isinstance(error, OSError) and error.errno in (errno.ENAMETOOLONG, errno.ENOSPC):
+            code = _mistake(f"{str(error.filename or 'the output')[:100]}: {error.strerror}", debug=Say.debug)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         else:
             code = BUG
             traceback.print_exc()

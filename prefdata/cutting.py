@@ -26,6 +26,7 @@ from prefdata.schema import check_names
 Format = Literal["auto", "jsonl", "json", "csv", "parquet", "hf"]
 SUFFIXES = {".jsonl": "json", ".json": "json", ".ndjson": "json", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}
 _BLOCK = 1 << 24
+_HEAD = 1 << 24  # bytes that are looked at for detection, at least those of one chunk
 _ANSWERS = ("chosen", "rejected", "response", "output")  # parts of names by which one object alone is known as a row
 _ASKED = ("prompt", "question", "instruction", "query")
 
@@ -63,6 +64,7 @@ class Source:
     def head(self, rows: int = 200) -> list[dict[str, Any]]:
         """The first readable rows, for detection."""
         out: list[dict[str, Any]] = []
+        size = 0
         for chunk in self.chunks:
             small = replace(chunk, stop=min(chunk.stop, chunk.start + (1 << 20))) if chunk.kind == "lines" else chunk
             if chunk.kind in ("lines", "documents"):
@@ -72,7 +74,8 @@ class Source:
             # A cut chunk may end inside a line; its last row is not to be trusted.
             got = block.rows[:-1] if small.stop < chunk.stop and len(block.rows) > 1 else block.rows
             out += itertools.islice((r for r in got if isinstance(r, dict)), rows - len(out))
-            if len(out) >= rows or chunk.index > 8:
+            size += small.stop - small.start if chunk.kind in ("lines", "documents") else _HEAD // 8
+            if len(out) >= rows or size >= _HEAD:
                 break
         return out
 

@@ -76,7 +76,7 @@ class Block:
             return [list(self.table.column_names)]
         return [list(s) for s in dict.fromkeys(map(tuple, self.dicts))]
 
-    @property
+    @cached_property
     def names(self) -> list[str]:
         """The columns of these rows, in the order of their appearance."""
         return list(dict.fromkeys(name for some in self.sets for name in some))

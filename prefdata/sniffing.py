@@ -134,6 +134,8 @@ def recode(path: Path, name: str, encoding: str, held: Path) -> None:
                 line = lines + error.object[: error.start].decode(encoding, "ignore").count("\n")
                 what = f"is not {encoding} (byte 0x{bad:02x} at {at})"
                 raise InputError(what, where=f"{name}:{line}", hint="Name another encoding.") from error
+            except UnicodeError as error:  # UTF-16 and UTF-32, of a file that does not begin with their mark
+                raise InputError(f"is not {encoding}: {error}", where=name, hint=f"Try {encoding}-le.") from error
             out.write((text.removeprefix("\ufeff") if first else text).encode())
             lines += text.count("\n")
             first = first and not text

@@ -27,8 +27,11 @@ from prefdata.making import Form
 from prefdata.measuring import DETAIL, FILE, INTERNAL, LINE, PART, PLAIN, RAW, SOURCE, Measured, MeasureTask, measure
 from prefdata.pairs import SIDES, Row, side_text
 from prefdata.pipeline import Pipeline
+from prefdata.reading import read, values
 from prefdata.result import Options, Progress
 from prefdata.shapes import Reading, find_reading
+
+_SETS, _SAMPLE = 100, 20  # combinations of columns that are looked at, and rows of each
 
 
 def reusable(task: MeasureTask) -> Measured | None:
@@ -182,7 +185,9 @@ class Spool:
         file, numbers = self.tasks[chunk].file_name, local + self.starts[chunk]
         table = self._table(chunk).take(pa.array(local))
         ids = with_own(table, self.ids(numbers)).to_pylist()
-        for number, pd_id, row in zip(numbers.tolist(), ids, table.to_pylist(), strict=True):
+        named = {name: values(table.column(name)) for name in table.column_names}
+        for number, pd_id, *held in zip(numbers.tolist(), ids, *named.values(), strict=True):
+            row = dict(zip(named, held, strict=True))
             yield Row(
                 row=number, pd_id=pd_id, file=row.get(FILE) or file, line=row[LINE], raw=row[RAW], detail=row[DETAIL],
                 **{side: self.view(row[side], side) for side in SIDES},
@@ -222,6 +227,7 @@ def measure_all(
         measured = _measure(machine, tasks, pipeline, tell)
         sets = list(dict.fromkeys(tuple(s) for m in measured for s in m.sets))
         names = dict.fromkeys(n for some in sets for n in some)
+        head = [*head, *_of_new_sets(tasks, measured, head)]
         there = {n for c in reading.layouts for n in c.needs} <= names.keys()
         found = find_reading(list(names), reading.asked, head, planned.title, sets) if there else reading
         chat = any(m.needs_chat for m in measured)
@@ -231,6 +237,20 @@ def measure_all(
     if not sum(m.pairs for m in measured):
         raise InputError("no rows", where=planned.title, hint="The file is empty or holds blank lines only.")
     return Spool(tasks, measured, form, cut.changes), reading
+
+
+def _of_new_sets(
+    tasks: Sequence[MeasureTask], measured: Sequence[Measured], head: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """A few rows of each combination of columns that the first rows do not have: what a label means is told by values."""
+    known, out = {tuple(r) for r in head}, list[dict[str, Any]]()
+    for task, m in zip(tasks, measured, strict=True):
+        new = {tuple(s) for s in m.sets} - known
+        if new and task.chunk.kind in ("lines", "documents", "groups") and len(known) < _SETS:
+            rows = [r for r in read(task.chunk).dicts if tuple(r) in new]
+            out += [r for s in sorted(new) for r in [r for r in rows if tuple(r) == s][:_SAMPLE]]
+            known |= new
+    return out
 
 
 def _tasks(

@@ -253,7 +253,10 @@ def test_a_file_is_under_300_lines(name):
     assert lines < 300
 
 
-def test_the_package_is_read_in_an_afternoon():
-    """The bound is for what a user's run goes through: blank lines, and the programs of ``bench`` and ``samples``, do not count."""
+def test_the_package_does_not_grow_unseen():
+    """A bound on what a user's run goes through: blank lines, and the programs of ``bench`` and ``samples``, do not count.
+
+    It is above what can be read in an afternoon: the forms that people publish took their share. Raise it knowingly.
+    """
     read = [path.read_text("utf-8") for name, path in MODULES.items() if not name.startswith(("bench", "samples"))]
-    assert sum(bool(line.strip()) for text in read for line in text.splitlines()) < 8000
+    assert sum(bool(line.strip()) for text in read for line in text.splitlines()) < 11_500

@@ -11,7 +11,7 @@ Parts = Mapping[str, str | tuple[str, ...]]
 
 PROMPTS = (
     "prompt", "question", "instruction", "query", "conversations", "conversation", "messages", "history", "user_prompt",
-    "user_input", "input", "post",
+    "user_input", "trajectory", "input", "post",
 )  # fmt: skip
 SYSTEMS = ("system", "system_prompt", "system_message")
 _ORDER = ("prompt", "context", "system", "chosen", "rejected")
@@ -63,7 +63,7 @@ class Columns:
         """The columns of a set with these ``names``, with ``needs`` and ``taken`` worked out: taken are the columns of what was
         asked and of ``answers`` (columns or paths), or of ``whole`` in their place.
         """
-        held = [parts.get(part) for part in _ORDER[:3]] + list(answers if whole is None else whole)
+        held = [parts.get(part) for part in (*_ORDER[:3], "history")] + list(answers if whole is None else whole)
         needs = tuple(cut(path, names)[0] for path in answers)
         return cls(shape, parts, needs, tuple(n for n in names if n in held), code or {}, scored, grouped)
 

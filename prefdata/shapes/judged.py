@@ -19,7 +19,7 @@ LABELS = (
     "gold", "gold_label", "gt_choice", "gt_label", "better_response_id", "better_response", "better_answer", "better",
     "overall_preference", "preference", "winner", "preferred", "preferred_response", "preferred_answer",
     "preferred_output", "choice", "chosen", "label", "labels", "verdict", "vote", "judgment", "judgement", "selected",
-    "best", "answer", "preference_strength", "safer_response_id",
+    "best", "preference_strength", "safer_response_id",
 )  # fmt: skip
 ONE_HOT = (("winner_model_a", "winner_model_b", "winner_tie"), ("winner_a", "winner_b", "winner_tie"))
 MODELS = ("model", "generator", "source", "model_name", "policy")
@@ -84,6 +84,7 @@ def label_of(
         known.sort(key=lambda n: all(value(r, n) is None for r in head))  # an empty column comes last
     models = beside(names, first, second, MODELS)
     unclear: InputError | None = None
+    clear: list[tuple[str, dict[str, float], dict[str, str]]] = []
     for name in known:
         values = [v for r in head if by_name(v := value(r, name), r, models) is None]
         try:
@@ -91,11 +92,20 @@ def label_of(
         except InputError as error:
             unclear = unclear or error
             continue
-        unused = {"unused labels": tuple(n for n in known if n != name)} if len(known) > 1 else {}
-        return {"label": name, **scale, **unused}, code
-    if unclear is not None:
-        raise unclear
-    return None
+        clear.append((name, code, scale))
+    if not clear:
+        if unclear is not None:
+            raise unclear
+        return None
+    (name, code, scale), *others = clear
+    for other, its, _ in others:
+        said = [(code.get(labels.plain(value(r, name))), its.get(labels.plain(value(r, other)))) for r in head]
+        both = [one * two for one, two in said if one and two]
+        if 2 * sum(v < 0 for v in both) > len(both):
+            what = f"the columns {name!r} and {other!r} name different answers as the better one"
+            raise InputError(what, hint=f"Choose one: --columns label={name}")
+    unused = {"unused labels": tuple(n for n in known if n != name)} if len(known) > 1 else {}
+    return {"label": name, **scale, **unused}, code
 
 
 def by_name(given: Any, row: Row, models: Sequence[str] | None) -> float | None:

@@ -141,7 +141,10 @@ def _given(asked: Asked) -> dict[str, float]:
         if key not in _SIGNS:
             hint = did_you_mean(key, _SIGNS) or f"Known: {', '.join(_SIGNS)}"
             raise ConfigError(f"--labels {key}=...: no such answer", hint=hint)
-    return {plain(v): _SIGNS[k] for k, v in asked.labels.items()}
+    given = {plain(v): _SIGNS[k] for k, v in asked.labels.items()}
+    if len(given) < len(asked.labels):
+        raise ConfigError("--labels: one value is said to mean two things", hint=_HINT)
+    return given
 
 
 def _numbers(
@@ -152,7 +155,7 @@ def _numbers(
     if not numbers:
         return {}, None
     whole, least, most = all(n.is_integer() for n in numbers), min(numbers), max(numbers)
-    if name in _SIGNED and (base == 1 or least < 0) and whole and -3 <= least <= most <= 3:
+    if name in _SIGNED and least < 0 and whole and -3 <= least <= most <= 3:
         return {"-3": 1.0, "0": 0.0, "3": -1.0}, "-3 to 3"
     if name == "labels" and first == "human_ref_A" and seen <= {"0", "1"}:  # SHP
         return {"1": 1.0, "0": -1.0}, None
@@ -166,7 +169,9 @@ def _numbers(
         if 1 <= min(numbers - {0.0}) <= most <= 2:
             return _ONE, None if numbers <= {0.0, 1.0, 1.5, 2.0} else "1 to 2"
         raise unclear
-    if seen <= {"0", "1", "2"} and (("2" in seen and (base == 1 or "0" not in seen)) or (seen == {"1"} and base == 1)):
+    if seen == {"1"} and base == 1:  # a 0 that comes later may be the other answer, or a tie
+        return {p: v for p, v in _ONE.items() if p != "0"}, None
+    if seen <= {"0", "1", "2"} and "2" in seen and (base == 1 or "0" not in seen):
         return _ONE, None
     if seen <= {"0", "1"} and base == 0 and ("." not in first or "0" in seen or _PLACE.fullmatch(name)):
         return {"0": 1.0, "1": -1.0}, None

@@ -9,6 +9,8 @@ from prefdata.pairs import Fault, Pair
 from prefdata.shapes import sides
 from prefdata.shapes.answers import information, is_object, order_field, parted, score_of, text_field
 from prefdata.shapes.columns import Asked, Columns, Parts, Row, Shown, asking, value
+from prefdata.shapes.judged import two_columns
+from prefdata.shapes.labels import plain
 
 _OBJECTS = "answer_objects"
 SHOWN = (
@@ -51,6 +53,7 @@ _PAIRS = (
     ("messages", "rejected_messages"), ("messages", "rejected_response"), ("pos_answer", "neg_answer"),
     ("positive_answer", "negative_answer"), ("winner", "loser"),
 )  # fmt: skip
+_ANSWERS = ("response", "output", "answer", "completion", "text")
 _SCORES = (
     ("score_chosen", "score_rejected"), ("chosen_score", "rejected_score"), ("chosen_rating", "rejected_rating"),
     ("rating_chosen", "rating_rejected"), ("chosen_avg_rating", "rejected_avg_rating"), ("chosen_reward", "rejected_reward"),
@@ -59,7 +62,7 @@ _SCORES = (
 
 def find(names: Sequence[str], asked: Asked, head: Sequence[Row]) -> Columns | None:
     """Columns of known names, or named by the user; an ``output`` that holds lists of two is [better, worse]."""
-    known = next((pair for pair in _PAIRS if set(pair) <= set(names)), None)
+    known = next((pair for pair in _PAIRS if set(pair) <= set(names) and not _only_names(names, head, pair)), None)
     lists = not (known or {"chosen", "rejected"} & asked.columns.keys()) and "output" in names and _lists_of_two(head)
     pair = ("output.0", "output.1") if lists else known or ("", "")
     chosen, rejected = asked.columns.get("chosen", pair[0]), asked.columns.get("rejected", pair[1])
@@ -71,9 +74,28 @@ def find(names: Sequence[str], asked: Asked, head: Sequence[Row]) -> Columns | N
         parts.pop("prompt", None)
     if scores := next((pair for pair in _SCORES if set(pair) <= set(names)), None):
         parts["scores"] = scores
+    if "history" in names and "history" not in parts.values() and any(isinstance(r.get("history"), list) for r in head):
+        parts["history"] = "history"
     parts |= _fields(head, chosen, rejected)
     scored = bool({"scores", "rank"} & parts.keys())
     return Columns.of("pair_columns", names, parts, (chosen, rejected), whole, scored=scored)
+
+
+def _only_names(names: Sequence[str], head: Sequence[Row], pair: tuple[str, str]) -> bool:
+    """Whether columns called ``chosen`` and ``rejected`` hold labels of two answers that stand elsewhere: ``A`` and ``B``,
+    numbers, names of columns or of models.
+    """
+    if two_columns([n for n in names if n not in pair], _ANSWERS) is None:
+        return False
+    held = [(r, v) for r in head for n in pair if (v := r.get(n)) is not None]
+    return bool(held) and all(
+        isinstance(v, bool | int | float) or v in names or (isinstance(v, str) and _short(v, r, pair)) for r, v in held
+    )
+
+
+def _short(text: str, row: Row, pair: tuple[str, str]) -> bool:
+    others = (v for n, v in row.items() if n not in pair and "model" in n)
+    return plain(text).strip("#") in ("first", "second", "0", "1", "2") or text in others
 
 
 def _lists_of_two(head: Sequence[Row]) -> bool:

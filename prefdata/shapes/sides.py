@@ -31,8 +31,25 @@ def pair_in(
             return EXPLICIT, Fault("bad_type", f"{columns['context']} is text, but the prompt is messages")
         if isinstance(prompt, str):
             prompt, changes = f"{prompt}\n\n{context}", (f"{columns['context']} joined to the {columns['prompt']}",)
+    if (history := value(row, columns["history"])) not in (None, []):
+        turns = _turns(history)
+        if turns is None or not isinstance(prompt, str):
+            return EXPLICIT, Fault(
+                "bad_messages", "the history is no list of [question, answer] before a prompt of text"
+            )
+        prompt, changes = [*turns, {"role": "user", "content": prompt}], (*changes, "history put before the prompt")
     form, got = pair_of(prompt, chosen, rejected, system or None, names, only)
     return form, replace(got, changes=got.changes + changes) if isinstance(got, Pair) and changes else got
+
+
+def _turns(history: Any) -> list[Message] | None:
+    """The messages of a history of [question, answer] pairs."""
+    if not isinstance(history, list):
+        return None
+    texts = [t for turn in history for t in turn] if all(isinstance(t, list) and len(t) == 2 for t in history) else []
+    if not texts or not all(isinstance(t, str) for t in texts):
+        return None
+    return [{"role": ("user", "assistant")[i % 2], "content": t} for i, t in enumerate(texts)]
 
 
 def pair_of(
@@ -92,6 +109,14 @@ def _explicit(prompt: Any, chosen: str | list[Any], rejected: str | list[Any], s
     asked = sides.pop("prompt")
     if not asked:
         return Fault("empty_prompt", "the prompt has no message")
+    chosen_last = sides["chosen"][-1:] or [{}]
+    if (
+        len(asked) > 1
+        and asked[-1]["role"] == "assistant"
+        and asked[-1].get("content") == chosen_last[0].get("content")
+    ):
+        asked = asked[:-1]  # a whole conversation beside the answers
+        changes.add("chosen answer taken off the prompt")
     for name, answer in sides.items():
         if len(answer) > len(asked) and answer[: len(asked)] == asked:
             sides[name] = answer[len(asked) :]

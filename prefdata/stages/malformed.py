@@ -89,4 +89,6 @@ class Malformed(Stage):
 
 
 def _special(text: str) -> bool:
-    return any(mark in text for mark in MARKS) or (("<|" in text or "<\uff5c" in text) and _BARS.search(text) is not None)
+    return any(mark in text for mark in MARKS) or (
+        ("<|" in text or "<\uff5c" in text) and _BARS.search(text) is not None
+    )

@@ -1,0 +1,105 @@
+"""Columns that look like a pair and are none, and rows of other shapes that come late: nothing is misread in silence."""
+
+import pytest
+
+import prefdata
+from prefdata.shapes import SHAPES
+
+TWO = {"response_a": "The good one.", "response_b": "The bad one."}
+
+
+def read(rows, **options):
+    return prefdata.audit(rows, only=["malformed"], **options)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda s: s.name)
+def test_rows_of_another_shape_may_come_late(shape):
+    """Behind the rows that detection looks at, they are read as they are among the first."""
+    plain = [{"prompt": f"What is {i}?", "chosen": f"It is {i}.", "rejected": "No."} for i in range(1200)]
+    late, early = read([*plain, *shape.example, *shape.example]), read([*plain[:5], *shape.example, *shape.example])
+    shapes = dict(late.report.source["shapes"])
+    shapes["explicit"] -= 1195
+    assert shapes == early.report.source["shapes"] and late.counts["reasons"] == early.counts["reasons"]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"chosen": "A", "rejected": "B"},
+        {"chosen": "response_a", "rejected": "response_b"},
+        {"better": "A", "worse": "B"},
+    ],
+)
+def test_names_of_answers_are_no_answers(tmp_path, names):
+    rows = [{"prompt": f"Question {i}?", **TWO, **names} for i in range(3)]
+    result = prefdata.clean(rows, tmp_path / "out", only=["malformed"])
+    assert result.dataset["train"]["chosen"] == ["The good one."] * 3
+
+
+def test_the_answer_of_a_task_is_no_preference():
+    with pytest.raises(prefdata.PrefdataError, match="no columns that say which answer is better"):
+        read([{"prompt": "Pick.", **TWO, "answer": "A"}])
+
+
+def test_labels_that_speak_against_each_other_are_refused():
+    rows = [{"prompt": f"Question {i}?", **TWO, "gold": "A", "winner": "model_b"} for i in range(3)]
+    with pytest.raises(prefdata.PrefdataError, match="'gold' and 'winner' name different answers"):
+        read(rows)
+    assert read(rows, columns={"label": "winner"}).counts["kept"] == 3
+
+
+def test_a_scale_without_a_negative_number_is_not_guessed():
+    rows = [{"prompt": "Pick.", "response_1": "x y", "response_2": "z", "overall_preference": v} for v in (0, 1, 3)]
+    with pytest.raises(prefdata.PrefdataError, match="--labels"):
+        read(rows)
+
+
+def test_a_zero_that_comes_late_is_not_taken_for_a_tie():
+    rows = [
+        {"prompt": f"Question {i}?", "output_1": "x y", "output_2": "z", "label": int(i < 1100)} for i in range(1150)
+    ]
+    with pytest.raises(prefdata.PrefdataError, match="has the value 0, unlike its first rows"):
+        read(rows)
+
+
+def test_one_value_cannot_mean_two_answers():
+    with pytest.raises(prefdata.PrefdataError, match="one value is said to mean two things"):
+        read([{"prompt": "Pick.", **TWO, "label": 1}], labels={"first": "1", "second": "1"})
+
+
+def test_a_history_is_asked_too(tmp_path):
+    row = {
+        "instruction": "And then?",
+        "input": "",
+        "history": [["What is dew?", "Drops."]],
+        "chosen": "It dries.",
+        "rejected": "No.",
+    }
+    result = prefdata.clean([row], tmp_path / "out", only=["malformed"])
+    asked = result.dataset["train"][0]["prompt"]
+    assert [m["content"] for m in asked] == ["What is dew?", "Drops.", "And then?"]
+    assert read([{**row, "history": [["What?"]]}]).counts["reasons"] == {"bad_messages": 1}
+
+
+def test_a_conversation_beside_its_answers(tmp_path):
+    """The chosen answer is not asked as well."""
+    talk = [{"role": "user", "content": "What is dew?"}, {"role": "assistant", "content": "Drops."}]
+    result = prefdata.clean(
+        [{"messages": talk, "chosen": "Drops.", "rejected": "A fish."}], tmp_path / "out", only=["malformed"]
+    )
+    assert result.dataset["train"][0]["prompt"] == talk[:1]
+
+
+def test_utf_16_without_its_mark(cli, tmp_path):
+    path = tmp_path / "in.jsonl"
+    path.write_bytes('{"prompt": "a", "chosen": "b", "rejected": "c"}\n'.encode("utf-16-le"))
+    ended = cli("audit", path, "--encoding", "utf-16")
+    assert ended.code == 2 and "Try utf-16-le" in ended.err
+    assert cli("audit", path, "--encoding", "utf-16-le").code == 0
+
+
+def test_a_name_that_is_too_long(cli, tmp_path):
+    path = tmp_path / "in.jsonl"
+    path.write_text('{"prompt": "a", "chosen": "b", "rejected": "c"}\n')
+    ended = cli("clean", path, tmp_path / ("x" * 300))
+    assert ended.code == 2 and "File name too long" in ended.err and "Traceback" not in ended.err
