@@ -27,7 +27,7 @@ from prefdata.making import Form
 from prefdata.measuring import DETAIL, FILE, INTERNAL, LINE, PART, PLAIN, RAW, SOURCE, Measured, MeasureTask, measure
 from prefdata.pairs import SIDES, Row, side_text
 from prefdata.pipeline import Pipeline
-from prefdata.reading import read, values
+from prefdata.reading import read
 from prefdata.result import Options, Progress
 from prefdata.shapes import Reading, find_reading
 
@@ -185,9 +185,7 @@ class Spool:
         file, numbers = self.tasks[chunk].file_name, local + self.starts[chunk]
         table = self._table(chunk).take(pa.array(local))
         ids = with_own(table, self.ids(numbers)).to_pylist()
-        named = {name: values(table.column(name)) for name in table.column_names}
-        for number, pd_id, *held in zip(numbers.tolist(), ids, *named.values(), strict=True):
-            row = dict(zip(named, held, strict=True))
+        for number, pd_id, row in zip(numbers.tolist(), ids, table.to_pylist(), strict=True):
             yield Row(
                 row=number, pd_id=pd_id, file=row.get(FILE) or file, line=row[LINE], raw=row[RAW], detail=row[DETAIL],
                 **{side: self.view(row[side], side) for side in SIDES},

@@ -99,6 +99,8 @@ def label_of(
         return None
     (name, code, scale), *others = clear
     for other, its, _ in others:
+        if "safer" in other:  # another question
+            continue
         said = [(code.get(labels.plain(value(r, name))), its.get(labels.plain(value(r, other)))) for r in head]
         both = [one * two for one, two in said if one and two]
         if 2 * sum(v < 0 for v in both) > len(both):
