@@ -59,5 +59,7 @@ def mapping(option: str, text: str | None) -> dict[str, str]:
         if not value:
             example = "prompt=question,chosen=good,rejected=bad" if option == "--columns" else "first=1,second=2,tie=0"
             raise ConfigError(f"{option} {part}: not name=value", hint=f"For example: {option} {example}")
+        if key.strip() in out:
+            raise ConfigError(f"{option} {key.strip()}=...: is there twice", hint="Leave one of them out.")
         out[key.strip()] = value.strip()
     return out

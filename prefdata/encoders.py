@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from prefdata.errors import ConfigError, MissingExtra
+from prefdata.errors import ConfigError, MissingExtra, first_line
 
 Vectors = npt.NDArray[np.float32]
 
@@ -97,8 +97,7 @@ class _Sentences:
             self.model: Any = SentenceTransformer(where, local_files_only=not online, trust_remote_code=False)
         except Exception as error:  # the library raises OSError, ValueError, KeyError and more for one mistake
             if online or path.exists():
-                lines = str(error).strip().splitlines() or [""]
-                raise ConfigError(f"encoder cannot be loaded: {lines[0][:200]}", where=name) from error
+                raise ConfigError(f"encoder cannot be loaded: {first_line(error)}", where=name) from error
             raise ConfigError(
                 "no such encoder here: neither a folder nor in the local Hugging Face cache",
                 where=name,

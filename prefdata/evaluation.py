@@ -13,11 +13,11 @@ from prefdata.errors import InputError
 from prefdata.pairs import Fault, Side, blank, message_text, read_messages, side_text
 from prefdata.reading import read as read_chunk
 from prefdata.shapes.columns import PROMPTS
+from prefdata.shapes.transcript import ASSISTANT, HUMAN
 
 # These hold an answer too: the prompt is what stands before it.
 _WHOLE = ("conversation_a", "chosen", "chosen_messages", "text_chosen", "text")
 _KNOWN = (*PROMPTS, "problem", "turns", "ctx", "goal", "question_stem", *_WHOLE)
-_HUMAN, _ASSISTANT = "\n\nHuman:", "\n\nAssistant:"
 
 
 @dataclass
@@ -65,7 +65,7 @@ def read(path: str) -> list[Evaluation]:
 
 def views(side: Side) -> list[str]:
     """The prompt's text view; and the user's turn alone, where it is the only one among system text or role marks."""
-    turns = side.count(_HUMAN) if isinstance(side, str) else sum(m["role"] == "user" for m in side)
+    turns = side.count(HUMAN) if isinstance(side, str) else sum(m["role"] == "user" for m in side)
     last = last_turn(side)
     return [side_text(side, "user"), *([last] if last and turns == 1 else [])]
 
@@ -73,8 +73,8 @@ def views(side: Side) -> list[str]:
 def last_turn(side: Side) -> str:
     """The user's last turn, where the prompt (messages, or a HH transcript) holds more than that; else nothing."""
     if isinstance(side, str):
-        _, mark, said = side.rpartition(_HUMAN)
-        return said.partition(_ASSISTANT)[0].strip() if mark else ""
+        _, mark, said = side.rpartition(HUMAN)
+        return said.partition(ASSISTANT)[0].strip() if mark else ""
     turns = [message_text(m) for m in side if m["role"] == "user"]
     return turns[-1] if turns and len(side) > 1 else ""
 
@@ -102,8 +102,8 @@ def _asked(value: Any, whole: bool) -> Side | None:
         text = next((value[k] for k in ("text", "stem") if isinstance(value.get(k), str)), None)
         value = [value] if text is None else text
     if isinstance(value, str):
-        cut = value.rfind(_ASSISTANT)
-        return value if not whole else value[: cut + len(_ASSISTANT)] if cut >= 0 else None
+        cut = value.rfind(ASSISTANT)
+        return value if not whole else value[: cut + len(ASSISTANT)] if cut >= 0 else None
     if not isinstance(value, list):
         return None
     if all(isinstance(p, Mapping) and "type" in p and "role" not in p for p in value):

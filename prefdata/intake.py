@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,10 @@ _HEAD = 1000
 
 
 def inputs_of(source: Any) -> list[Path]:
-    """The paths among what the user named."""
+    """The paths among what the user named, and the files that are meant by globs."""
     given = source if isinstance(source, list) else [source]
-    return [Path(s) for s in given if isinstance(s, str | os.PathLike) and s != "-"]
+    named = [os.fspath(s) for s in given if isinstance(s, str | os.PathLike) and s != "-"]
+    return [Path(p) for name in named for p in (glob.glob(name, recursive=True) or [name])]  # noqa: PTH207
 
 
 def opened(source: Any, work: Path, options: Options) -> Source:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import shutil
 import sys
@@ -59,7 +58,7 @@ def _check_file(out: Path, overwrite: bool, inputs: Sequence[Path]) -> None:
     if out.is_symlink() or out.is_dir():
         raise OutputError(f"is a {'link' if out.is_symlink() else 'folder'}", where=str(out), hint="Choose a new file.")
     target = out.resolve()
-    for given in [p for path in inputs for p in (path, *map(Path, glob.glob(str(path), recursive=True)))]:  # noqa: PTH207
+    for given in inputs:
         if given.exists() and (given.resolve() == target or (out.exists() and given.samefile(out))):
             raise OutputError("is the input, which is never overwritten", where=str(out), hint="Choose a new file.")
         if given.is_dir() and given.resolve() in target.parents:  # a later run would read it as input

@@ -232,6 +232,7 @@ def measure_all(
         if found == reading and not chat:
             break
         reading, form = found, "chat" if chat else form
+    reading.check_used()
     if not sum(m.pairs for m in measured):
         raise InputError("no rows", where=planned.title, hint="The file is empty or holds blank lines only.")
     return Spool(tasks, measured, form, cut.changes), reading

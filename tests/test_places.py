@@ -624,3 +624,13 @@ def test_no_answer_and_no_network(tmp_path):
     assert "folder of a copy" in ended.stderr and len(ended.stderr.splitlines()) == 1
     ended = call(tmp_path, "http://127.0.0.1:9", "--online", "audit", "hf:org/prefs", HF_HUB_OFFLINE="1")
     assert ended.returncode == 2 and "HF_HUB_OFFLINE is set" in ended.stderr and len(ended.stderr.splitlines()) == 1
+
+
+def test_an_input_that_a_glob_names_is_never_overwritten(cli, tmp_path, monkeypatch):
+    """Also where the pattern does not spell the output folder."""
+    monkeypatch.chdir(tmp_path)
+    inside = tmp_path / "out/data/train"
+    inside.mkdir(parents=True)
+    write_lines(inside / "in.jsonl", [{"prompt": "What is dew?", "chosen": "Drops.", "rejected": "A fish."}])
+    ended = cli("clean", "o?t/data/*/in.jsonl", "out", "--overwrite")
+    assert ended.code == 2 and "holds the input in.jsonl" in ended.err and (inside / "in.jsonl").exists()

@@ -16,7 +16,7 @@ from typing import Any
 from prefdata.errors import ConfigError, InputError, did_you_mean
 from prefdata.pairs import SIDES, Fault, Pair
 from prefdata.shapes import arena, comparisons, pair_columns, ranked, rated_rows, tree, two_answers, unpaired, votes
-from prefdata.shapes.columns import Asked, Columns, Row, Shown
+from prefdata.shapes.columns import Asked, Columns, Row, Shown, value
 from prefdata.shapes.sides import EXPLICIT
 
 __all__ = ["READERS", "SHAPES", "Asked", "Reading", "find_reading"]
@@ -26,6 +26,8 @@ Made = Pair | Fault | list[Pair | Fault]
 READERS: tuple[Any, ...] = (pair_columns, votes, arena, two_answers, comparisons, ranked, tree, unpaired, rated_rows)
 SHAPES: tuple[Shown, ...] = tuple(s for reader in READERS for s in reader.SHOWN)
 _BY_NAME: dict[str, Any] = {r.__name__.rsplit(".", 1)[1]: r for r in READERS}
+_CHOOSE = ("ranked", "tree", "unpaired", "rated_rows")  # readers that ``--pairs`` tells which pairs to make
+_INSIDE = ("answers", "score", "rank")  # parts whose paths may go on inside of each answer of a list
 _SETS = 100  # sets of columns that are looked at one by one
 
 
@@ -95,6 +97,18 @@ class Reading:
         found: Mapping[str, int] = count(rows, columns) if columns.grouped and count else {}
         return found
 
+    def check_used(self) -> None:
+        """Raise ConfigError for an option that speaks of something that no row of the set has, and so would do nothing."""
+        labelled, scored = any(c.code for c in self.layouts), self.scored
+        told = labelled or any("label" in c.parts for c in self.layouts)
+        if self.asked.labels and not labelled:
+            raise ConfigError("--labels: no row has a label whose values could mean something", hint="Leave it out.")
+        if self.asked.pairs != "best-worst" and not any(c.shape in _CHOOSE for c in self.layouts):
+            what = f"--pairs {self.asked.pairs}: no row, or group of rows, has several answers to choose pairs from"
+            raise ConfigError(what, hint="Leave it out.")
+        if self.asked.ties == "keep" and not (told or scored):
+            raise ConfigError("--ties keep: no row has a label or scores, so there are no ties", hint="Leave it out.")
+
     def named(self) -> dict[str, str]:
         """Which column is what, for people; ``a or b`` where rows differ in it."""
         out: dict[str, dict[str, None]] = {}
@@ -116,6 +130,13 @@ def find_reading(
     guessed. Raises ConfigError for a column or a shape that is not there.
     """
     readers = _asked_readers(names, asked, where)
+    for part, path in asked.columns.items():
+        if part in _INSIDE or path in names or not head:
+            continue
+        if all(value(row, path) is None for row in head):
+            raise ConfigError(
+                f"--columns {part}={path}: leads to nothing in the first rows of {where}", hint="See docs/input.md."
+            )
     layouts: list[Columns] = []
     filled = dict.fromkeys(tuple(n for n, v in row.items() if v is not None) for row in head)
     for some in [tuple(names), *list(dict.fromkeys([*filled, *map(tuple, sets)]))[:_SETS]]:

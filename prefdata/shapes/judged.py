@@ -21,6 +21,11 @@ LABELS = (
     "preferred_output", "choice", "chosen", "label", "labels", "verdict", "vote", "judgment", "judgement", "selected",
     "best", "preference_strength", "safer_response_id",
 )  # fmt: skip
+STEMS = (  # of columns of answers: ``output_1`` and ``output_2``
+    "output", "response", "answer", "completion", "text", "human_ref", "summary", "generation", "reply", "candidate",
+    "solution", "continuation", "code", "choice", "option", "assistant", "model_output", "model_response", "model_answer",
+    "output_text", "response_text", "prediction",
+)  # fmt: skip
 ONE_HOT = (("winner_model_a", "winner_model_b", "winner_tie"), ("winner_a", "winner_b", "winner_tie"))
 MODELS = ("model", "generator", "source", "model_name", "policy")
 _ENDS = (("1", "2"), ("0", "1"), ("a", "b"), ("first", "second"), ("left", "right"))

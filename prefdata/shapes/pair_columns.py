@@ -9,7 +9,7 @@ from prefdata.pairs import Fault, Pair
 from prefdata.shapes import sides
 from prefdata.shapes.answers import information, is_object, order_field, parted, score_of, text_field
 from prefdata.shapes.columns import Asked, Columns, Parts, Row, Shown, asking, value
-from prefdata.shapes.judged import two_columns
+from prefdata.shapes.judged import STEMS, two_columns
 from prefdata.shapes.labels import plain
 
 _OBJECTS = "answer_objects"
@@ -53,7 +53,6 @@ _PAIRS = (
     ("messages", "rejected_messages"), ("messages", "rejected_response"), ("pos_answer", "neg_answer"),
     ("positive_answer", "negative_answer"), ("winner", "loser"),
 )  # fmt: skip
-_ANSWERS = ("response", "output", "answer", "completion", "text")
 _SCORES = (
     ("score_chosen", "score_rejected"), ("chosen_score", "rejected_score"), ("chosen_rating", "rejected_rating"),
     ("rating_chosen", "rating_rejected"), ("chosen_avg_rating", "rejected_avg_rating"), ("chosen_reward", "rejected_reward"),
@@ -85,7 +84,7 @@ def _only_names(names: Sequence[str], head: Sequence[Row], pair: tuple[str, str]
     """Whether columns called ``chosen`` and ``rejected`` hold labels of two answers that stand elsewhere: ``A`` and ``B``,
     numbers, names of columns or of models.
     """
-    if two_columns([n for n in names if n not in pair], _ANSWERS) is None:
+    if two_columns([n for n in names if n not in pair], STEMS) is None:
         return False
     held = [(r, v) for r in head for n in pair if (v := r.get(n)) is not None]
     return bool(held) and all(

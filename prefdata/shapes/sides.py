@@ -60,7 +60,8 @@ def pair_of(
 
     ``names`` are what the answers are called in faults; ``only`` forces the reading of one shape.
     """
-    if type(prompt) is str and type(chosen) is str and type(rejected) is str and system is None:
+    texts = type(prompt) is str and type(chosen) is str and type(rejected) is str
+    if texts and system is None and only in (None, EXPLICIT, ALPACA):
         return EXPLICIT, Pair(prompt, chosen, rejected)
     asked, one, two = ([side] if is_message(side) else side for side in (prompt, chosen, rejected))
     for name, given, side in zip(names, (chosen, rejected), (one, two), strict=True):

@@ -16,11 +16,6 @@ SHOWN = (
     },)),
 )  # fmt: skip
 PARTS = judged.PARTS
-_STEMS = (
-    "output", "response", "answer", "completion", "text", "human_ref", "summary", "generation", "reply", "candidate",
-    "solution", "continuation", "code", "choice", "option", "assistant", "model_output", "model_response", "model_answer",
-    "output_text", "response_text", "prediction",
-)  # fmt: skip
 _LISTS = ("choices", "responses", "completions", "answers", "outputs", "candidates", "summaries", "generations")
 _FIELDS = ("text", "content", "response", "answer", "output", "completion", "message", "messages", "summary")
 _RATED = ("score", "scores", "rating", "ratings", "rank", "ranks", "ranking", "rewards")
@@ -66,7 +61,7 @@ def answers(names: Sequence[str], asked: Asked, head: Sequence[Row]) -> tuple[st
         return None if first == second else (*judged.in_order(first, second, asked), None)
     if first is not None or second is not None:
         raise ConfigError("--columns names one of two answers", hint="Name both: first=...,second=...")
-    if pair := judged.two_columns(names, _STEMS):
+    if pair := judged.two_columns(names, judged.STEMS):
         return *pair, None
     for name in (n for n in _LISTS if n in names):
         lists = [v for r in head if (v := value(r, name)) is not None]

@@ -44,7 +44,7 @@ class Malformed(Stage):
         "bad_messages": "A message has no role or an unknown one, or an answer does not end with the assistant's turn.",
         "prompt_mismatch": "The two answers were given to different prompts (their earlier turns or system texts differ), so comparing them means nothing.",
         "image_mismatch": "The number of <image> placeholders and of images differ.",
-        "tie": "The label says that neither answer is better, or both have the same score. There is no pair in that; --ties keep leaves such rows in, flagged and with pd_strength 0.",
+        "tie": "The label says that neither answer is better, or both have the same score. There is no pair in that; --ties keep leaves such rows in, flagged; pd_strength is 0 for a tie that a label names.",
         "missing_label": "Both answers are there, but the label is null, empty or names neither. Which one is better is never guessed: label the row, or say with --labels what the value means.",
         "unpaired": "The row has one answer with a label or a rating of its own (KTO form), and no other row of its prompt has the opposite label, or any rated answer. It cannot be a pair; train on such rows with KTO.",
         "label_conflict": "The row has one answer with a label of its own (KTO form), and another row has the same prompt, the same answer and the opposite label. Neither is put into a pair: say which label is right.",

@@ -1,6 +1,7 @@
 """Columns that look like a pair and are none, and rows of other shapes that come late: nothing is misread in silence."""
 
 import pytest
+from written import dropped, write_lines
 
 import prefdata
 from prefdata.shapes import SHAPES
@@ -103,3 +104,92 @@ def test_a_name_that_is_too_long(cli, tmp_path):
     path.write_text('{"prompt": "a", "chosen": "b", "rejected": "c"}\n')
     ended = cli("clean", path, tmp_path / ("x" * 300))
     assert ended.code == 2 and "File name too long" in ended.err and "Traceback" not in ended.err
+
+
+# ------------------------------------------------------------------------------------------------ options
+
+
+@pytest.mark.parametrize("options", [{"labels": {"first": "1", "second": "2"}}, {"pairs": "all"}, {"ties": "keep"}])
+def test_options_that_would_do_nothing_are_refused(options):
+    with pytest.raises(prefdata.PrefdataError, match=f"--{next(iter(options))}"):
+        read([{"prompt": "What is dew?", "chosen": "Drops.", "rejected": "A fish."}], **options)
+
+
+def test_a_path_that_leads_to_nothing_is_refused():
+    with pytest.raises(prefdata.PrefdataError, match="leads to nothing"):
+        read([{"m": {"a": "What is dew?"}, "chosen": "Drops.", "rejected": "A fish."}], columns={"prompt": "m.b"})
+
+
+def test_a_part_that_is_named_twice_is_refused(cli, tmp_path):
+    path = write_lines(tmp_path / "in.jsonl", [{"q": "a", "prompt": "b", "chosen": "c", "rejected": "d"}])
+    ended = cli("audit", path, "--columns", "prompt=q,prompt=prompt")
+    assert ended.code == 2 and "prompt=...: is there twice" in ended.err
+
+
+@pytest.mark.parametrize("shape", ["conversation", "transcript"])
+def test_a_shape_is_forced_on_rows_that_have_another(shape):
+    result = read([{"prompt": "What is dew?", "chosen": "Drops.", "rejected": "A fish."}], shape=shape)
+    assert result.counts["reasons"] == {"bad_type": 1} and result.report.source["shape"] == shape
+
+
+# ------------------------------------------------------------------------------------------------ ties, ids
+
+
+def test_equal_scores_that_are_kept_are_flagged_and_have_no_vote():
+    """A tie speaks neither for nor against another row of the same two answers."""
+    even = {"score_chosen": 5, "score_rejected": 5}
+    rows = [
+        {
+            "prompt": "Which?",
+            "chosen": "The tall one.",
+            "rejected": "The small one.",
+            "score_chosen": 9,
+            "score_rejected": 1,
+        },
+        {"prompt": "Which?", "chosen": "The small one.", "rejected": "The tall one.", **even},
+    ]
+    assert read(rows).counts["reasons"] == {"tie": 1}
+    kept = prefdata.audit(rows, only=["contradiction"], ties="keep")
+    found = {(d["stage"], d["row"]): d["reason"] for d in kept.decisions.to_pylist() if d["reason"]}
+    assert kept.counts["kept"] == 2 and found == {("malformed", 1): "tie"}
+
+
+def test_a_label_that_is_a_kept_tie_has_no_vote():
+    rows = [{"prompt": "Which?", **TWO, "winner": w} for w in ("model_a", "tie", "tie")]
+    swapped = {"prompt": "Which?", "response_a": TWO["response_b"], "response_b": TWO["response_a"], "winner": "tie"}
+    kept = prefdata.audit([*rows, swapped], only=["contradiction"], ties="keep")
+    assert kept.counts["kept"] == 4
+    assert {d["reason"] for d in kept.decisions.to_pylist()} == {None, "tie"}
+
+
+def test_a_dropped_row_names_its_peer_by_the_id_that_is_published(tmp_path):
+    """Pair numbers and ids differ where a row gives several pairs."""
+    ranked = {
+        "prompt": "Rank them.",
+        "completions": [{"response": t, "score": s} for t, s in (("a b", 3), ("c d", 2), ("e f", 1))],
+    }
+    prefdata.clean(
+        [ranked, {**ranked, "prompt": "Again."}, {**ranked, "prompt": "Again."}],
+        tmp_path / "out",
+        pairs="all",
+        only=["exact_duplicate"],
+    )
+    rows = dropped(tmp_path / "out")
+    assert [(r["pd_id"], r["pd_peer"]) for r in rows] == [(f"2.{k}", f"1.{k}") for k in range(3)]
+    assert all(f"of row {r['pd_peer']}" in r["pd_reason"] for r in rows)
+
+
+def test_another_encoding_is_read_anew(tmp_path):
+    """What an earlier run measured of the same bytes is of no use, though the places of the lines are the same."""
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(b'{"prompt": "Which?", "chosen": "\xe4", "rejected": "a"}\n')
+    for encoding, text in (("latin-1", "\u00e4"), ("cp1251", "\u0434")):
+        options = {"encoding": encoding, "keep_scratch": True, "resume": encoding != "latin-1"}
+        result = prefdata.clean(str(path), tmp_path / "out", only=["malformed"], **options)
+        assert result.dataset["train"]["chosen"] == [text]
+
+
+def test_explain_row_of_a_digit_that_is_no_number(cli, tmp_path):
+    prefdata.clean([{"prompt": "Which?", "chosen": "b", "rejected": "a"}], tmp_path / "out", only=["malformed"])
+    ended = cli("explain-row", tmp_path / "out", "\u00b2")
+    assert ended.code == 2 and "has no row \u00b2" in ended.err
