@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from prefdata.schema import mapped, whole
 
-ACTIONS = ("keep", "flag", "drop", "swap")
-Action = Literal["keep", "flag", "drop", "swap"]
+ACTIONS = ("keep", "flag", "drop", "swap", "add")
+Action = Literal["keep", "flag", "drop", "swap", "add"]
 Index = npt.NDArray[np.int64]
 NONE = -1
 
@@ -86,6 +86,19 @@ class Decisions:
         if limit is not None:
             self.limit[at] = limit
 
+    def among(self, living: Index) -> Decisions:
+        """The same decisions among more rows, of which those that were not asked about are kept."""
+        out = Decisions(living)
+        at = np.searchsorted(living, self.rows)
+        for name in ("action", "reason", "score", "limit", "peer"):
+            getattr(out, name)[at] = getattr(self, name)
+        for name, usual in (("weight", 1.0), ("flip_prob", np.nan)):
+            if (values := getattr(self, name)) is not None:
+                setattr(out, name, np.full(len(living), usual, np.float32))
+                getattr(out, name)[at] = values
+        out.reasons, out.findings = self.reasons, self.findings
+        return out
+
     def of(self, action: Action) -> npt.NDArray[np.bool_]:
         """Mask of the living rows with that action."""
         out: npt.NDArray[np.bool_] = self.action == ACTIONS.index(action)
@@ -109,7 +122,7 @@ class Decisions:
         if len(self.rows) != len(living) or not np.array_equal(self.rows, living):
             raise ValueError("a stage must give one decision for each living row, in row order")
         if ((self.action != 0) & (self.reason == NONE)).any():
-            raise ValueError("every flag, drop and swap needs a reason")
+            raise ValueError("every flag, drop, swap and add needs a reason")
 
     def table(self, stage: str) -> pa.Table:
         """The decisions as an Arrow table: row, stage, action, reason, score, limit, peer (, weight, flip_prob)."""
@@ -128,7 +141,7 @@ class Decisions:
         if self.weight is not None:
             columns["weight"] = pa.array(self.weight)
         if self.flip_prob is not None:
-            columns["flip_prob"] = pa.array(self.flip_prob)
+            columns["flip_prob"] = pa.array(self.flip_prob, mask=np.isnan(self.flip_prob))
         return pa.table(columns)
 
 
@@ -139,6 +152,8 @@ class Outcome:
     stage: npt.NDArray[np.int16]
     swapped: npt.NDArray[np.bool_]
     flagged: npt.NDArray[np.bool_]
+    added: npt.NDArray[np.bool_]
+    """Rows that one more is made from."""
 
     @property
     def kept(self) -> npt.NDArray[np.bool_]:
@@ -148,11 +163,12 @@ class Outcome:
 
 def apply(n: int, decisions: Sequence[Decisions]) -> Outcome:
     """What becomes of ``n`` rows under these decisions; knows no stage."""
-    out = Outcome(np.full(n, -1, np.int16), np.zeros(n, bool), np.zeros(n, bool))
+    out = Outcome(np.full(n, -1, np.int16), *(np.zeros(n, bool) for _ in range(3)))
     for i, made in enumerate(decisions):
         out.stage[made.rows[made.of("drop")]] = i
         out.swapped[made.rows[made.of("swap")]] ^= True
         out.flagged[made.rows[made.of("flag")]] = True
+        out.added[made.rows[made.of("add")]] = True
     return out
 
 
@@ -172,23 +188,40 @@ class Signals:
     ``rows`` reads list values of a few rows. A list column is never gathered as a whole.
     """
 
-    def __init__(self, parts: Sequence[Part], living: Index | None = None, seed: int = 0) -> None:
+    def __init__(
+        self, parts: Sequence[Part], living: Index | None = None, seed: int = 0, swapped: npt.NDArray[np.bool_] | None = None
+    ) -> None:  # fmt: skip
         self.parts = list(parts)
         self.starts = np.array([p.start for p in self.parts], np.int64)
         self.total = sum(p.n for p in self.parts)
         self.index: Index = np.arange(self.total, dtype=np.int64) if living is None else living
         self.seed = seed
+        self._swapped = swapped
         self._tables: dict[int, pa.Table] = {}
         self._lists: dict[tuple[int, str], tuple[Index, npt.NDArray[Any]]] = {}
 
     def living(self, rows: Index) -> Signals:
         """The same signals, seen through fewer living rows."""
-        out = Signals(self.parts, rows, self.seed)
+        out = Signals(self.parts, rows, self.seed, self._swapped)
         out._tables, out._lists = self._tables, self._lists
+        return out
+
+    def without(self, made: Decisions) -> Signals:
+        """The signals after a stage: without what it drops, and with what it swaps turned round."""
+        out = self.living(self.index[~made.of("drop")])
+        if (swap := made.of("swap")).any():
+            turned = np.zeros(self.total, bool) if self._swapped is None else self._swapped.copy()
+            turned[made.rows[swap]] ^= True
+            out._swapped = turned
         return out
 
     def __len__(self) -> int:
         return len(self.index)
+
+    @property
+    def swapped(self) -> npt.NDArray[np.bool_]:
+        """Mask of the living rows whose label an earlier stage has turned round; signals speak of the pair as read."""
+        return np.zeros(len(self), bool) if self._swapped is None else self._swapped[self.index]
 
     @property
     def names(self) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,32 +42,51 @@ class Pipeline:
         self,
         signals: Signals,
         divide: Callable[[Signals, Decisions | None], npt.NDArray[np.int8]] | None = None,
+        given: npt.NDArray[np.int8] | None = None,
         progress: Callable[[str, int, int], None] | None = None,
         clock: Callable[[str], None] | None = None,
     ) -> tuple[list[Decisions], npt.NDArray[np.int8]]:
         """Ask each stage in order about the rows still living; also the split of every row (0: train).
 
-        ``divide(signals, near)`` cuts the splits, behind ``near_duplicate`` (or behind the last stage); ``clock`` is told
+        ``divide(signals, near)`` cuts the splits, behind ``near_duplicate`` (without it, before the first stage that leaves
+        test rows alone, or behind the last one); ``given`` are the splits of an input that came in some. ``clock`` is told
         of each stage when it is done.
         """
-        living = signals
+        sound = living = signals
         made: list[Decisions] = []
-        splits: npt.NDArray[np.int8] | None = None
+        splits = given
         for i, stage in enumerate(self.stages):
             if progress:
                 progress(stage.name(), i, len(self.stages))
-            with blaming(stage):
-                got = stage.decide(living)
-                check(stage, got, living)
+            if splits is None and stage.train_only and divide is not None:
+                splits = divide(living, None)
+            got = _decided(stage, sound if stage.compares else living, splits)
             made.append(got)
-            if divide is not None and stage.name() == "near_duplicate":
+            if divide is not None and splits is None and stage.name() == "near_duplicate":
                 splits = divide(living, got)  # with the rows it drops: their prompts join groups
-            living = living.living(living.index[~got.of("drop")])
+            living = living.without(got)
+            if i == 0:
+                sound = living
             if clock:
                 clock(stage.name())
+        for stage, got in zip(self.stages, made, strict=True):
+            if stage.compares:
+                again = _decided(stage, living, splits)
+                got.findings += [replace(f, when="kept") for f in again.findings]
         if splits is None:
             splits = divide(living, None) if divide else np.zeros(signals.total, np.int8)
         return made, splits
+
+
+def _decided(stage: Stage, living: Signals, splits: npt.NDArray[np.int8] | None) -> Decisions:
+    """What the stage says of the living rows, held to the contract; rows it must leave alone are kept."""
+    asked = living
+    if stage.train_only and splits is not None:
+        asked = living.living(living.index[splits[living.index] == 0])
+    with blaming(stage):
+        got = stage.decide(asked)
+        check(stage, got, asked)
+    return got if asked is living else got.among(living.index)
 
 
 def find(name: str | None) -> tuple[str, Path, str]:

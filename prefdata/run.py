@@ -100,10 +100,10 @@ def run(
         signals = spool.signals(options.seed)
         divide = (lambda s, near: split.assign(s, shares, near, options.seed)) if shares else None
         clock = Clock()
-        made, splits = pipeline.decide(signals, divide, tell, clock)
+        given = None if shares else spool.splits(planned)
+        made, splits = pipeline.decide(signals, divide, given, tell, clock)
         outcome = apply(signals.total, made)
         of = ("train", *shares) if shares else planned.splits
-        splits = splits if shares else spool.splits(planned)
         made[0].findings += split.shared_prompts(signals, made[0], outcome.kept if shares else None, splits, of)
         made[0].findings += [*data_files.not_read(planned), *kto_findings([m.tally for m in spool.measured])]
         names = [s.name() for s in pipeline.stages]

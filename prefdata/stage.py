@@ -44,6 +44,14 @@ class Stage(BaseModel):
     """What the score is, and its unit: ``character ratio of the two answers, 0-1``."""
     adds: ClassVar[bool] = False
     """True for a stage that adds rows; it must come last."""
+    train_only: ClassVar[bool] = False
+    """True for a stage that leaves rows of other splits than the first alone: a test must not flatter the cleaning."""
+    compares: ClassVar[bool] = False
+    """True for a stage of findings only: it is decided over all sound pairs, and again over the kept ones."""
+
+    def notice(self, pairs: int) -> str:
+        """What a user must hear before about ``pairs`` pairs are measured (calls that cost money); empty for nothing."""
+        return ""
 
     def warm(self) -> None:
         """Load what ``measure`` needs. Called before workers are forked, so that they need not load it again."""
