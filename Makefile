@@ -6,6 +6,7 @@
 # make docs     reference pages and pictures again
 # make reports  the sample report and the benchmark again
 # make bench    prefdata against a script written by hand; ROWS=200000 for a larger set
+# make label-noise DATA=FOLDER   label_noise on published sets with planted flips, into reports/label_noise.md
 PYTHON ?= python3
 VENV ?= .venv
 ROWS ?= 20000
@@ -17,7 +18,9 @@ OFFLINE := HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 TRANSFORMERS_OFFLINE=1 HF_HUB_
 ONE := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 PYTEST := $(OFFLINE) $(ONE) $(BIN)/python -m pytest
 
-.PHONY: demo test slow fuzz lint docs reports bench install install-dev clean
+DATA ?= ../shared/data
+
+.PHONY: demo test slow fuzz lint docs reports bench label-noise install install-dev clean
 .DEFAULT_GOAL := demo
 
 demo: install
@@ -48,6 +51,9 @@ reports: install-dev
 
 bench: install-dev
 	$(OFFLINE) $(BIN)/python -m prefdata.bench speed --rows $(ROWS) --out reports/benchmark.md
+
+label-noise: install-dev
+	$(OFFLINE) $(ONE) $(BIN)/python -m prefdata.bench labels --data $(DATA) --out reports/label_noise.md
 
 install: $(VENV)/.installed
 install-dev: $(VENV)/.installed-dev

@@ -319,11 +319,15 @@ def files() -> str:
         table(("file", "audit too", "what it is"), [(f"`{n}`", "" if n.startswith(ONLY_CLEAN) else "yes", t) for n, t in FILES.items()]),
         "For chat data, and for text with columns of mixed types, `recipes/llamafactory/train.jsonl` (and `test.jsonl`) is written as well: LLaMA-Factory cannot read these from our Parquet.\n",
         "Where no row is kept, only the card and `audit/dropped/` are written beside what `audit` writes.\n",
+        "## Beside the set\n",
+        "Where a stage weighs pairs, the kept rows have `pd_weight` (1 outside the training split) and, where it says so, `pd_flip_prob`; columns of these names in the input are replaced. `reverse_pairs` writes"
+        " `reversed/` (the worse answer under `chosen`) or `ab/` (both orders, with a label): configurations of their own, `load_dataset(\"out\", \"reversed\")`, never a part of `data/`. A row that comes in with a true `pd_reversed`"
+        " goes to `reversed/` too. `manifest.json` tells a trainer of label smoothing and of these columns under `train`.\n",
         "## Columns of `audit/dropped/`\n",
         "The columns of the input, and:\n",
         table(("column", "meaning"), [(f"`{c}`", PD[c]) for c in dropped]),
         "## Columns of `audit/decisions.parquet`\n",
-        f"{', '.join(f'`{c}`' for c in columns['audit/decisions.parquet'])}. `row` and `peer` are row numbers. `action` is `keep`, `flag`, `drop` or `swap`.\n",
+        f"{', '.join(f'`{c}`' for c in columns['audit/decisions.parquet'])}. `row` and `peer` are row numbers. `action` is `keep`, `flag`, `drop`, `swap` or `add`; where a stage gives them, `weight` and `flip_prob` follow.\n",
         "## Columns of `audit/signals.parquet`\n",
         f"{', '.join(f'`{c}`' for c in columns['audit/signals.parquet'])}. Named `stage.column`; which ones there are depends on the pipeline and the input.\n",
         "## Keys of `manifest.json`\n",

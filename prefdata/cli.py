@@ -119,7 +119,7 @@ def _go(
         Say.out(*plan(inputs, steps, title, options))
         return
     with Progress() as progress:
-        result = run(action, inputs, out, steps, options, progress)
+        result = run(action, inputs, out, steps, options, progress, Say.err)
     Say.out(table_of(result, title, inputs), document_of(result))
     if out is not None and not result.counts["kept"] and not result.ok:
         Say.err(_nothing_left(result, steps))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -47,6 +48,14 @@ Split = Annotated[str | None, typer.Option(metavar="test=0.02", help="Cut by pro
 Format = Annotated[str, typer.Option(metavar="auto|text|chat|implicit", help="Form of the written pairs; auto: as the input.")]
 Export = Annotated[str, typer.Option(metavar="all|none|trl,axolotl,...", help="Training recipes to write.")]
 Sample = Annotated[str, typer.Option(metavar="5%", help="Kept rows in spotcheck.csv (at least 50).")]
+BenchPlaces = Annotated[list[str], typer.Argument(metavar="IN...", help="Sets of pairs; each file, glob, folder or hf:NAME is one.", show_default=False)]
+BenchOut = Annotated[Path | None, typer.Option("--out", metavar="FILE.md", help="Write the report there too.")]
+Faults = Annotated[str, typer.Option(metavar="A,B", help="What to plant: flips, length, annotators, random, exact, near, contradiction, identical, cut, shortcut.")]
+Rates = Annotated[str, typer.Option(metavar="5,10,20", help="Shares of wrong labels, in per cent.")]
+Seeds = Annotated[int, typer.Option("--seeds", min=1, help="How often each is planted anew.")]
+NoWorth = Annotated[bool, typer.Option("--no-worth", help="Leave out what cleaning is worth, the slowest part.")]
+BenchTokenizer = Annotated[str | None, typer.Option("--tokenizer", metavar="FOLDER", help="Plant answers that its window cuts, too.")]
+BenchEncoder = Annotated[str | None, typer.Option("--encoder", metavar="NAME", help="Let learners see these vectors too: wordllama, or a SentenceTransformer.")]
 License = Annotated[str | None, typer.Option(metavar="ID", help="Licence for the dataset card; never guessed.")]
 # fmt: on
 
@@ -63,3 +72,11 @@ def mapping(option: str, text: str | None) -> dict[str, str]:
             raise ConfigError(f"{option} {key.strip()}=...: is there twice", hint="Leave one of them out.")
         out[key.strip()] = value.strip()
     return out
+
+
+def shares(option: str, text: str) -> list[float]:
+    """``5,10,20`` in per cent as shares of one; raises ConfigError for what is no number."""
+    try:
+        return [float(part.strip().removesuffix("%")) / 100 for part in text.split(",")]
+    except ValueError:
+        raise ConfigError(f"{option} {text}: not numbers", hint=f"For example: {option} 5,10,20") from None

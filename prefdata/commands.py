@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -101,6 +102,36 @@ def explain_row(
     Say.out(lookup.row_lines(document), document)
 
 
+def bench(
+    where: option.BenchPlaces, faults: option.Faults = "all", rates: option.Rates = "5,10,20,30", seeds: option.Seeds = 5,
+    no_worth: option.NoWorth = False, out: option.BenchOut = None, tokenizer: option.BenchTokenizer = None, encoder: option.BenchEncoder = None,
+    columns: option.Columns = None, shape: option.Shape = None, labels: option.Labels = None, pairs: option.Pairs = "best-worst",
+    input_format: option.InputFormat = "auto", encoding: option.Encoding = None, input_config: option.InputConfig = None,
+    input_split: option.InputSplit = None, limit: option.Limit = None, workers: option.Workers = None, seed: option.Seed = 0,
+) -> None:  # fmt: skip
+    """Plant faults of known truth in your pairs, and see what is found of them and what cleaning is worth."""
+    from prefdata.bench import planted
+    from prefdata.files import put
+    from prefdata.run import default_workers
+    from prefdata.terminal import Progress
+
+    kinds = planted.FAULTS if faults == "all" else tuple(filter(None, faults.split(",")))
+    asked = planted.Asked(
+        kinds, option.shares("--rates", rates), seeds, not no_worth, tokenizer=tokenizer, encoder=encoder,
+        workers=workers or default_workers(), seed=seed,
+    )  # fmt: skip
+    read = {"shape": shape, "pairs": pairs, "input_format": input_format, "encoding": encoding, "input_config": input_config,
+            "input_split": input_split, "limit": limit}  # fmt: skip
+    named = {"columns": option.mapping("--columns", columns), "labels": option.mapping("--labels", labels)}
+    with Progress() as progress:
+        found = planted.bench({Path(name).name or name: name for name in where}, asked, progress, **named, **read)
+    lines = planted.report(found, " ".join(["prefdata", *sys.argv[1:]]))
+    if out is not None:
+        put(out, "\n".join([*lines, ""]))
+        Say.err(f"wrote {out}")
+    Say.out(lines, found)
+
+
 def schema() -> None:
     """The JSON schema of a pipeline file, for editors."""
     from prefdata.parameters import json_schema
@@ -127,4 +158,4 @@ def doctor() -> None:
         raise PrefdataError(f"required and missing: {', '.join(document['broken'])}", hint="Install prefdata again.")
 
 
-ALL = (convert, report, stages, explain, explain_row, schema, init, doctor)
+ALL = (convert, report, bench, stages, explain, explain_row, schema, init, doctor)

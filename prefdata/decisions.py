@@ -23,7 +23,12 @@ class Finding:
     """A statement about the whole set: ``name`` (a stable word), its value, and how sure it is.
 
     ``low``/``high`` bound a 95 % interval where there is one; ``n`` is what the value was computed from; ``rows`` are
-    up to 50 example rows; ``when`` says over which pairs: ``all`` sound ones or the ``kept`` ones.
+    up to 50 example rows; ``when`` says over which pairs: ``all`` sound ones or the ``kept`` ones. ``covers`` is the share of
+    these pairs that the value says something of, where it is silent on some.
+
+    ``decide`` sees no text. A finding that speaks of words gives their hashes in ``words`` (out of ``pair.words``), writes
+    ``{words}`` (to become "one, two, three") or ``{phrase}`` ("one two three") in ``text``, and names ``rows`` that hold
+    them all between them; ``spelling.spelled`` reads those rows and puts the words in.
     """
 
     name: str
@@ -34,6 +39,8 @@ class Finding:
     high: float | None = None
     rows: tuple[int, ...] = ()
     when: Literal["all", "kept"] = "all"
+    covers: float | None = None
+    words: tuple[int, ...] = ()
 
 
 class Decisions:
@@ -269,6 +276,13 @@ class Signals:
                 out = out.astype(np.result_type(out, values))
             out[where] = values
         return np.empty(0) if out is None else out
+
+    def mask(self, name: str) -> npt.NDArray[np.bool_]:
+        """The living rows of which a boolean column is true: none where it is null, or not there."""
+        out: npt.NDArray[np.bool_] = np.zeros(len(self), bool)
+        if name in self.names and len(self):
+            out = self.column(name) == True  # noqa: E712 - broken rows have nulls
+        return out
 
     def rows(self, name: str, index: Index | Sequence[int]) -> list[npt.NDArray[Any]]:
         """The list values of a few rows (row numbers of the set), as numpy views."""

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import glob
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from prefdata.cutting import Source
 from prefdata.errors import InputError
 from prefdata.making import Form, read_heads
+from prefdata.pairs import dump
 from prefdata.reading import BadRow, read
 from prefdata.result import Options
 from prefdata.shapes import Asked, Reading, find_reading
 from prefdata.sources import open_source
+from prefdata.stage import Amount
 
 _HEAD = 1000
 
@@ -44,3 +47,18 @@ def detect(planned: Source, options: Options) -> tuple[list[dict[str, Any]], Rea
     reading = find_reading(names, asked, head, planned.title)
     chat = options.format in ("chat", "implicit") or read_heads(head, reading).needs_chat
     return head, reading, "chat" if chat else "text"
+
+
+def expected(
+    planned: Source, head: Sequence[dict[str, Any]], reading: Reading, limit: int | None = None
+) -> Amount:
+    """About how much there is to measure, told by the first rows."""
+    sizes = [len(dump(row).encode()) for row in head]
+    written = [c.stop - c.start for c in planned.chunks if c.kind in ("lines", "documents")]
+    rows = sum(c.stop - c.start for c in planned.chunks if c.kind in ("arrow", "parquet"))
+    rows += round(sum(written) / max(1, sum(sizes) / len(head))) if len(head) == _HEAD else len(head) if written else 0
+    rows = rows if limit is None else min(rows, limit)
+    made = read_heads(head, reading)
+    pairs = 1.0 if made.needs_chat else sum(fault is None for fault in made.faults) / len(head)
+    texts = sum(sizes) if made.needs_chat else sum(len(t) for side in made.texts for t in side if t)
+    return Amount(round(rows * pairs), round(rows * texts / len(head)))

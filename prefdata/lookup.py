@@ -163,10 +163,17 @@ def _parts(out: Path, splits: Sequence[str], decisions: Any, signals: Any) -> li
     if "pair.split" in signals.column_names:
         split = signals["pair.split"].to_numpy().copy()
     split[decisions.filter(pc.equal(decisions["action"], "drop"))["row"].to_numpy()] = -1
-    names = {**{f"data/{name}": i for i, name in enumerate(splits)}, "audit/dropped": -1}
+    mirror = np.zeros(len(signals), bool)
+    if "pair.reversed" in signals.column_names:
+        mirror = pc.fill_null(signals["pair.reversed"], False).to_numpy() & (split >= 0)
+    beside = mirror.copy()  # and the mirrors made here, which come behind their sources: those are looked for first
+    if not (out / "ab").is_dir():
+        beside[decisions.filter(pc.equal(decisions["action"], "add"))["row"].to_numpy()] = True
+    names = {f"data/{name}": (split == i) & ~mirror for i, name in enumerate(splits)} | {"audit/dropped": split < 0}
+    names |= {f"reversed/{name}": (split == i) & beside for i, name in enumerate(splits)}
     found: list[tuple[Path, Any]] = []
-    for name, i in names.items():
-        paths, rows = sorted((out / name).glob("*.parquet")), np.flatnonzero(split == i)
+    for name, there in names.items():
+        paths, rows = sorted((out / name).glob("*.parquet")), np.flatnonzero(there)
         ends = np.cumsum([pq.read_metadata(p).num_rows for p in paths])
         if paths and ends[-1] != len(rows):
             raise InputError("was changed after the run: it holds other rows", where=str(out / name))

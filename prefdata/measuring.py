@@ -117,9 +117,15 @@ def _signals(task: MeasureTask, made: Made, spool: pa.Table, strings: dict[str, 
         scores = [((p := made.pairs[i]) and p.scores) or (None, None) for i in sound]
         for at, side in enumerate(("chosen", "rejected")):
             signals = signals.append_column(f"pair.score_{side}", pa.array([s[at] for s in scores], pa.float64()))
+    if task.reading.ordered:
+        places = [None if (p := made.pairs[i]) is None else p.position for i in sound]
+        signals = signals.append_column("pair.position", pa.array(places, pa.int8()))
     if task.reading.asked.ties == "keep":
         ties = [(p := made.pairs[i]) is not None and p.tie for i in sound]
         signals = signals.append_column("pair.tie", pa.array(ties, pa.bool_()))
+    if task.reading.marked:
+        mirrors = [type(r) is dict and task.reading.mirror(r) for r in (made.rows[i] for i in sound)]
+        signals = signals.append_column("pair.reversed", pa.array(mirrors, pa.bool_()))
     if len(sound) < len(made.pairs):
         place = np.full(len(made.pairs), -1)
         place[sound] = np.arange(len(sound))

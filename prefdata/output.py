@@ -24,9 +24,31 @@ from prefdata.files import put, whole
 from prefdata.pairs import Row
 from prefdata.report.model import Report
 
-OWN = ("data", "audit", "recipes", "report.html", "report-no-rows.html", "manifest.json", "README.md", "spotcheck.csv")
+OWN = (
+    "data",
+    "reversed",
+    "ab",
+    "audit",
+    "recipes",
+    "report.html",
+    "report-no-rows.html",
+    "manifest.json",
+    "README.md",
+    "spotcheck.csv",
+)
 MANIFEST = "manifest.json"
 NO_LICENSE = ["The licence was not given and is not guessed: set it before you share this set.", ""]
+_BESIDE = {
+    "reversed": "`reversed` holds pairs the wrong way round: the worse answer stands under `chosen` (`pd_reversed`; `pd_source_row` is"
+    " the `pd_id` of the source, whose other columns it has). Plain DPO must not see them: each pulls against its source, and to"
+    " train on both is label smoothing at the price of more rows. They are for losses that read `pd_reversed`.",
+    "ab": "`ab` holds the kept pairs for pairwise classifiers and judges: `label` says which of `output_1` and `output_2` is"
+    " better. Rows with `pd_reversed` show the pair of `pd_source_row` once more, in the other order.",
+}  # fmt: skip
+_COLUMNS = {
+    "pd_weight": "how much the pair should count in the loss",
+    "pd_flip_prob": "the probability that its label is the wrong way round",
+}
 _SHEET_LEAST, _FORMULA = 50, ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -172,12 +194,15 @@ def write_spotcheck(path: Path, rows: Index, read: Callable[[Sequence[int]], Seq
                 sheet.writerow(["'" + c if c.startswith(_FORMULA) else c for c in cells])
 
 
-def card(report: Report, title: str, form: str, license: str | None, files: Mapping[str, str]) -> str:
+def card(
+    report: Report, title: str, form: str, license: str | None, files: Mapping[str, str], columns: Sequence[str] = ()
+) -> str:
     """``README.md`` of the output: front matter that ``load_dataset`` and the Hub read, and what was done.
 
-    ``files`` are the sha256 of the data files by their path.
+    ``files`` are the sha256 of the data files by their path, ``columns`` the numbers that the run gave the kept pairs.
     """
-    kept, dropped = report.totals.kept, report.totals.dropped
+    kept, dropped = sum(report.splits.values()), report.totals.dropped
+    there = [name for name in _BESIDE if _splits_of(name, files)]
     lines = [
         *front_matter(f"{title}, cleaned", report.splits, license, files, dropped=dropped),
         f"{kept:,} preference pairs ({form} form), kept of {report.totals.pairs:,} by prefdata {report.prefdata}, pipeline `{report.pipeline}`.",
@@ -187,12 +212,28 @@ def card(report: Report, title: str, form: str, license: str | None, files: Mapp
         "```python", "from datasets import load_dataset", "",
         *(['pairs = load_dataset("path/to/this/folder")'] if kept else []),
         *(['dropped = load_dataset("path/to/this/folder", "dropped")  # each row with its stage and reason'] if dropped else []),
-        "```", "",
+        *(f'{name} = load_dataset("path/to/this/folder", "{name}")' for name in there),
+        "```", "", *(line for name in there for line in (_BESIDE[name], "")), *_for_trainers(report, columns),
         *(NO_LICENSE if license is None else []),
         "`audit/`, `spotcheck.csv` and `report.html` may hold personal or harmful text of dropped rows. To upload without them:",
         "", "```console", '$ hf upload NAME . --repo-type dataset --exclude "audit/*" "spotcheck.csv" "report.html"', "```", "",
     ]  # fmt: skip
     return "\n".join(lines)
+
+
+def _for_trainers(report: Report, columns: Sequence[str]) -> list[str]:
+    """What the card says to a trainer: label smoothing, weights."""
+    said = [f.text for s in report.stages for f in s.findings if f.name == "label_smoothing"]
+    lines = [f"For the trainer: {text}. `manifest.json` has it under `train`." for text in said]
+    if columns:
+        named = " and ".join(f"`{name}` ({_COLUMNS[name]})" for name in columns)
+        lines.append(f"Each pair has {named}. Trainers that do not read the columns train on all pairs alike.")
+    return [part for line in lines for part in (line, "")]
+
+
+def _splits_of(config: str, files: Mapping[str, str]) -> list[str]:
+    """The splits of a configuration that has files."""
+    return list(dict.fromkeys(path.split("/")[1] for path in files if path.startswith(f"{config}/")))
 
 
 def front_matter(
@@ -207,8 +248,9 @@ def front_matter(
     found = {
         "default": [{"split": s, "path": f"data/{s}/*.parquet"} for s, n in splits.items() if n],
         "dropped": [{"split": "train", "path": "audit/dropped/*.parquet"}] if dropped else [],
+        **{name: [{"split": s, "path": f"{name}/{s}/*.parquet"} for s in _splits_of(name, files)] for name in _BESIDE},
     }
-    if dropped and not any(splits.values()):  # a lone configuration is what ``load_dataset`` takes unasked
+    if any(found.values()) and not found["default"]:  # a lone configuration is what ``load_dataset`` takes unasked
         found["decisions"] = [{"split": "train", "path": "audit/decisions.parquet"}]
     configs = [
         {"config_name": name, **({"default": True} if name == "default" else {}), "description": f"data {digest}", "data_files": paths}

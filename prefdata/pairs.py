@@ -19,8 +19,10 @@ import pyarrow as pa
 
 from prefdata import text
 from prefdata.errors import InputError
+from prefdata.style import styles
 
 SIDES = ("prompt", "chosen", "rejected")
+ANNOTATIONS, ANNOTATORS = "pd_annotations", "pd_annotators"  # single votes (1 for chosen, -1 for rejected, 0 tie), and whose
 Message = dict[str, Any]
 Side = str | list[Message]
 
@@ -49,7 +51,8 @@ class Pair:
     ``scores`` are those of chosen and rejected, where the source has some. ``extra`` are further columns of the pair's own
     (``pd_margin``, ``pd_strength``, ...). ``fault`` says why the pair must not be trained on although both answers are
     there: a tie, a missing label; they then stand in the order of the source. ``members`` are the places of the rows that it
-    was made of, in a group of source rows. ``tie`` marks a tie that was asked to be kept.
+    was made of, in a group of source rows. ``tie`` marks a tie that was asked to be kept. ``position`` says which of the two
+    answers of the source the chosen one was: 0 the first, 1 the second, None where they have no order.
     """
 
     prompt: Side
@@ -62,6 +65,7 @@ class Pair:
     fault: Fault | None = None
     members: tuple[int, ...] = ()
     tie: bool = False
+    position: int | None = None
 
 
 def blank(value: str) -> bool:
@@ -69,9 +73,6 @@ def blank(value: str) -> bool:
     if value and "!" <= value[0] <= "~":
         return False
     return not value or value.isspace() or text.INVISIBLE.fullmatch(value) is not None
-
-
-# ---------------------------------------------------------------------------------------------- chat messages
 
 
 def is_message(value: object) -> bool:
@@ -134,9 +135,7 @@ def without_nulls(value: Any) -> Any:
     """The value without keys whose value is null, at any depth: a column store pads ragged structs with them."""
     if isinstance(value, dict):
         return {k: without_nulls(v) for k, v in value.items() if v is not None or k == "content"}
-    if isinstance(value, list):
-        return [without_nulls(v) for v in value]
-    return value
+    return [without_nulls(v) for v in value] if isinstance(value, list) else value
 
 
 def message_text(message: Message) -> str:
@@ -200,10 +199,8 @@ def fault_of(pair: Pair, columns: Mapping[str, Any]) -> Fault | None:
 
 
 def _nothing(side: Side | Message) -> bool:
-    if isinstance(side, str):
-        return blank(side)
-    if isinstance(side, dict):
-        return blank(message_text(side))
+    if isinstance(side, str | dict):
+        return blank(side if isinstance(side, str) else message_text(side))
     return not side or all(_nothing(m) for m in side)
 
 
@@ -294,3 +291,8 @@ class Pairs:
     def words(self) -> dict[str, text.Words]:
         """Word hashes of each side (see ``text.words``)."""
         return {side: text.words(getattr(self, side)) for side in SIDES}
+
+    @cached_property
+    def style(self) -> tuple[npt.NDArray[np.float32], ...]:
+        """Counts of style (n, 47) of chosen and of rejected (see ``prefdata.style``)."""
+        return styles(self.prompt, self.chosen, self.rejected)

@@ -16,7 +16,7 @@ from prefdata.errors import ConfigError, located, near_or_all, nearest
 from prefdata.gates import Gate
 from prefdata.parameters import describe
 from prefdata.pipeline_file import Entry, override, plain, read, select
-from prefdata.stage import Stage, blaming, check, stage_class
+from prefdata.stage import Amount, Stage, blaming, check, stage_class
 
 
 @dataclass
@@ -32,6 +32,11 @@ class Pipeline:
     def specs(self) -> list[tuple[str, dict[str, Any]]]:
         """What a worker builds the stages from."""
         return [(n, s.model_dump(mode="json")) for n, s in zip(self.names, self.stages, strict=True)]
+
+    def notices(self, amount: Amount) -> dict[str, str]:
+        """What stages must say before they measure so much (see ``Stage.notice``), by their names."""
+        said = {name: stage.notice(amount) for name, stage in zip(self.names, self.stages, strict=True)}
+        return {name: text for name, text in said.items() if text}
 
     def resolved(self) -> dict[str, Any]:
         """The pipeline with every parameter written out, as stored in the manifest; can be given back as a file."""
@@ -64,7 +69,8 @@ class Pipeline:
             made.append(got)
             if divide is not None and splits is None and stage.name() == "near_duplicate":
                 splits = divide(living, got)  # with the rows it drops: their prompts join groups
-            living = living.without(got)
+            if not stage.compares:  # which decided over more than these, and takes none away
+                living = living.without(got)
             if i == 0:
                 sound = living
             if clock:
@@ -179,6 +185,8 @@ def _make(kind: type[Stage], entry: Entry, path: Path, origin: Mapping[tuple[str
         first = error.errors()[0]
         key = str(first["loc"][0]) if first["loc"] else ""
         where = origin.get((entry.name, key), f"{path}:{entry.lines.get(key, entry.line)}: {entry.name}.{key}")
+        if not key:  # parameters that do not go together
+            raise ConfigError(first["msg"].removeprefix("Value error, "), where=where.rstrip(".")) from error
         fields = kind.model_fields
         if first["type"] == "extra_forbidden":
             near = nearest(key, fields)

@@ -30,6 +30,13 @@ _KEYS = (
     "# Messages of this set have more than a role and a text (tool calls, names, parts). axolotl reads the role and the\n"
     "# text: the rest is left out, and so is the column tools. An answer without text stops it.\n"
 )
+_SMOOTHED = "# Label smoothing as the stage reverse_pairs gives it. {how}\n"
+_AOT = (
+    "The sigmoid loss of TRL{of} ignores it,\n"
+    "# and robust takes it back instead of making it. aot is the smoothed DPO loss where each step of a device sees one pair (it\n"
+    "# sorts the margins of a batch, and one is sorted): leave the batch size at 1, and set the accumulation."
+)
+_WEIGHTED = "# The pairs have the column pd_weight. {} does not read it: all pairs count alike.\n"
 _SEVERAL = "# {n:,} of the pairs to train on have an answer of several messages: {what}.\n"
 
 
@@ -44,6 +51,12 @@ class _Set:
     max_length: int
     schema: pa.Schema
     several: int  # pairs to train on with an answer of several messages
+    smoothing: float  # of labels; 0 for none
+
+    def notes(self, trainer: str, how: str = "") -> str:
+        """What is to be said of smoothing (``how`` this trainer does it) and of weights."""
+        said = _SMOOTHED.format(how=how) if self.smoothing else ""
+        return said + (_WEIGHTED.format(trainer) if "pd_weight" in self.schema.names else "")
 
     def write(self, name: str, run: str, recipe: Mapping[str, Any], above: str = "", below: str = "") -> None:
         """A recipe in YAML between comments; ``run`` is the command that takes it."""
@@ -72,10 +85,13 @@ def chosen(names: str) -> tuple[str, ...]:
     return wanted
 
 
-def write(out: Path, form: str, splits: Sequence[str], max_length: int, names: Sequence[str]) -> None:
+def write(
+    out: Path, form: str, splits: Sequence[str], max_length: int, names: Sequence[str], smoothing: float = 0.0
+) -> None:
     """The recipe files of these trainers for a dataset in this form (``text``, ``chat`` or ``implicit``).
 
-    ``splits`` are those that hold rows. A set without a split to train on has no recipes.
+    ``splits`` are those that hold rows; labels are to be smoothed by ``smoothing``. A set without a split to train on has no
+    recipes.
     """
     train = _first(splits, "train")
     if train is None:
@@ -83,7 +99,7 @@ def write(out: Path, form: str, splits: Sequence[str], max_length: int, names: S
     held = next((s for word in ("test", "valid", "eval", "dev") if (s := _first(splits, word))), None)
     parts = sorted((out / "data" / train).glob("*.parquet"))
     several = _several(parts, form) if form != "text" and {"axolotl", "openrlhf"} & set(names) else 0
-    data = _Set(str(out), form, train, held, max_length, pq.read_schema(parts[0]), several)
+    data = _Set(str(out), form, train, held, max_length, pq.read_schema(parts[0]), several, smoothing)
     writers = {"trl": _trl, "axolotl": _axolotl, "openrlhf": _openrlhf, "llamafactory": _llamafactory}
     for name in names:
         writers[name](data)
@@ -108,10 +124,15 @@ def _trl(data: _Set) -> None:
         "max_length": data.max_length, "beta": 0.1, "learning_rate": 1.0e-6, "num_train_epochs": 1,
         "bf16": False, "logging_steps": 10, "output_dir": "runs/dpo",
     }  # fmt: skip
+    if data.smoothing:
+        recipe |= {
+            "loss_type": ["aot"], "label_smoothing": data.smoothing, "per_device_train_batch_size": 1,
+            "per_device_eval_batch_size": 1, "gradient_accumulation_steps": 8,
+        }  # fmt: skip
     if data.held:
         recipe |= {"dataset_test_split": data.held, "eval_strategy": "steps", "eval_steps": _EVERY}
     cpu = "# use_cpu: true     # on a machine without a GPU; on a recent GPU set bf16: true\n"
-    data.write("trl_dpo.yaml", "trl dpo --config", recipe, below=cpu)
+    data.write("trl_dpo.yaml", "trl dpo --config", recipe, data.notes("TRL", _AOT.format(of="")), cpu)
 
 
 def _axolotl(data: _Set) -> None:
@@ -127,7 +148,11 @@ def _axolotl(data: _Set) -> None:
         "sequence_len": data.max_length, "learning_rate": 1.0e-6, "num_epochs": 1, "micro_batch_size": 1,
         "gradient_accumulation_steps": 8, "output_dir": "runs/dpo",
     }  # fmt: skip
-    notes = _KEYS if data.json("prompt", "chosen", "rejected") else ""
+    if data.smoothing:
+        recipe |= {"dpo_loss_type": ["aot"], "dpo_label_smoothing": data.smoothing}
+        recipe |= {"eval_batch_size": 1} if data.held else {}
+    notes = data.notes("axolotl", _AOT.format(of=", which axolotl calls,"))
+    notes += _KEYS if data.json("prompt", "chosen", "rejected") else ""
     notes += _SEVERAL.format(n=data.several, what="axolotl takes the last one alone") if data.several else ""
     data.write("axolotl_dpo.yaml", "axolotl train", recipe, notes)
 
@@ -139,8 +164,10 @@ def _openrlhf(data: _Set) -> None:
     flags += ["--data.chosen_key chosen", "--data.rejected_key rejected"]
     flags += ["--data.apply_chat_template"] if data.form != "text" else []
     flags += [f'--eval.dataset "$data" --eval.split {data.held} --eval.steps {_EVERY}'] if data.held else []
+    flags += [f"--model.label_smoothing {data.smoothing}"] if data.smoothing else []
     command = " \\\n  ".join(["python -m openrlhf.cli.train_dpo --model.model_name_or_path PATH_OR_NAME", *flags])
-    notes = "# OpenRLHF does not read the column tools.\n" if "tools" in data.schema.names else ""
+    notes = data.notes("OpenRLHF", "The DPO loss of OpenRLHF reads it.")
+    notes += "# OpenRLHF does not read the column tools.\n" if "tools" in data.schema.names else ""
     if data.several and data.form == "implicit":
         notes += _SEVERAL.format(n=data.several, what="OpenRLHF takes the last one of chosen, behind the others")
     path = f"{data.out}/recipes/openrlhf_dpo.sh"
@@ -161,7 +188,11 @@ def _llamafactory(data: _Set) -> None:
     if chat:
         columns += ["system", *(["tools"] if "tools" in data.schema.names else [])]
     splits = {"prefs": data.train} | ({"prefs_test": data.held} if data.held else {})
-    known, notes = {}, "# The template is the model's own, by its name in LLaMA-Factory.\n"
+    known, notes = (
+        {},
+        data.notes("LLaMA-Factory", "The sigmoid loss of LLaMA-Factory reads it.")
+        + "# The template is the model's own, by its name in LLaMA-Factory.\n",
+    )
     for name, split in splits.items():
         if copied:
             total, left = _copy(home / "data" / split, home / f"recipes/llamafactory/{split}.jsonl", data.form)
@@ -180,6 +211,8 @@ def _llamafactory(data: _Set) -> None:
         "cutoff_len": data.max_length, "pref_beta": 0.1, "pref_loss": "sigmoid", "learning_rate": 5.0e-6,
         "num_train_epochs": 1, "output_dir": "runs/dpo",
     }  # fmt: skip
+    if data.smoothing:
+        recipe |= {"dpo_label_smoothing": data.smoothing}
     data.write("llamafactory/dpo.yaml", "llamafactory-cli train", recipe, notes)
 
 

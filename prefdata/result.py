@@ -19,6 +19,7 @@ from prefdata.sources import CHUNK_BYTES
 
 Action = Literal["audit", "clean"]
 Progress = Callable[[str, int, int], None]
+_ACTED: tuple[Literal["drop", "flag", "swap", "add"], ...] = ("drop", "flag", "swap", "add")
 
 
 @dataclass(frozen=True)
@@ -89,19 +90,26 @@ class Result:
     def by_stage(self) -> dict[str, dict[str, Any]]:
         """By stage: the pairs it was asked about (``in``), rows by action, and by ``reasons`` and action."""
         return {
-            name: {"in": len(d), **{a: d.count(a) for a in ("drop", "flag", "swap")}, "reasons": d.by_reason()}
+            name: {"in": len(d), **{a: d.count(a) for a in _ACTED}, "reasons": d.by_reason()}
             for name, d in zip(self.stages, self.made, strict=True)
         }  # fmt: skip
 
     @cached_property
     def counts(self) -> dict[str, Any]:
-        """Pairs in, kept, dropped, flagged, and dropped by reason."""
+        """Pairs in, kept (in = kept + dropped), dropped, flagged, rows added beside them, and dropped by reason."""
         kept, total = int(self.outcome.kept.sum()), len(self.outcome.stage)
         reasons: Counter[str] = Counter()
         for found in self.by_stage.values():
             reasons.update({r: a["drop"] for r, a in found["reasons"].items() if "drop" in a})
-        flagged = int((self.outcome.kept & self.outcome.flagged).sum())
-        return {"pairs": total, "kept": kept, "dropped": total - kept, "flagged": flagged, "reasons": dict(reasons)}
+        flagged, added = (int((self.outcome.kept & mask).sum()) for mask in (self.outcome.flagged, self.outcome.added))
+        return {
+            "pairs": total, "kept": kept, "dropped": total - kept, "flagged": flagged, "added": added, "reasons": dict(reasons),
+        }  # fmt: skip
+
+    @property
+    def label_smoothing(self) -> float:
+        """What a trainer is to smooth labels by; 0 where no stage says so."""
+        return float(next((f.value for f in self.findings if f.name == "label_smoothing"), 0.0))
 
     @property
     def ok(self) -> bool:
@@ -123,7 +131,7 @@ class Result:
     @cached_property
     def dataset(self) -> Any:
         """The cleaned set as a ``datasets.DatasetDict``; only a finished ``clean`` has one."""
-        if self.action != "clean" or self.out is None or not self.counts["kept"]:
+        if self.action != "clean" or self.out is None or not any(self.splits.values()):
             raise InputError("there is no cleaned dataset", hint="Call prefdata.clean(input, out), and see counts.")
         from datasets import load_dataset
 

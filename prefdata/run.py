@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import platform
 import resource
@@ -10,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import fields
 from importlib.metadata import version
@@ -21,14 +22,15 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from prefdata import data_files, gates, output, recipes, split
+from prefdata import data_files, gates, output, recipes, spelling, split
+from prefdata.beside import Beside
 from prefdata.cutting import Source
 from prefdata.decisions import Outcome, Signals, apply
 from prefdata.engines import Engine, engine
 from prefdata.errors import ConfigError, InputError, OutputError, near_or_all
 from prefdata.files import put
 from prefdata.grouping import kto_findings
-from prefdata.intake import detect, inputs_of, opened
+from prefdata.intake import detect, expected, inputs_of, opened
 from prefdata.measuring import Clock
 from prefdata.pipeline import Pipeline, load
 from prefdata.publishing import publish_all
@@ -37,6 +39,9 @@ from prefdata.report.summary import Facts, summarise
 from prefdata.result import Action, Options, Progress, Result
 from prefdata.shapes import Reading
 from prefdata.spool import Spool, measure_all
+from prefdata.stage import Amount
+
+_LOG = logging.getLogger("prefdata")
 
 
 def audit(
@@ -79,8 +84,9 @@ def _ready(given: str | Pipeline | None, options: Mapping[str, Any]) -> tuple[Pi
 
 def run(
     action: Action, source: Any, out: Path | None, pipeline: Pipeline, options: Options, progress: Progress | None = None,
+    say: Callable[[str], None] = _LOG.warning,
 ) -> Result:  # fmt: skip
-    """The whole way; ``progress(what, done, total)`` hears of each chunk and stage."""
+    """The whole way; ``progress(what, done, total)`` hears of each chunk and stage, ``say`` what a stage will cost."""
     started, cpu = time.time(), _cpu()
     tell = progress or (lambda what, done, total: None)
     with ExitStack() as stack:
@@ -91,6 +97,9 @@ def run(
         planned = opened(source, work, options)
         split.only_once(shares, planned.splits)
         head, reading, form = detect(planned, options)
+        if pipeline.notices(Amount(1, 1)):
+            for name, text in pipeline.notices(expected(planned, head, reading, options.limit)).items():
+                say(f"{name}: {text}")
         machine = engine(options.engine, options.workers or default_workers())
         stack.callback(machine.close)
         spool, reading = measure_all(machine, planned, head, reading, form, pipeline, options, work, tell)
@@ -103,18 +112,20 @@ def run(
         given = None if shares else spool.splits(planned)
         made, splits = pipeline.decide(signals, divide, given, tell, clock)
         outcome = apply(signals.total, made)
+        beside = Beside.of(signals, pipeline.stages, made, splits)
         of = ("train", *shares) if shares else planned.splits
         made[0].findings += split.shared_prompts(signals, made[0], outcome.kept if shares else None, splits, of)
         made[0].findings += [*data_files.not_read(planned), *kto_findings([m.tally for m in spool.measured])]
+        spelling.spell(made, spool.rows)
         names = [s.name() for s in pipeline.stages]
-        kept = {s: int((outcome.kept & (splits == i)).sum()) for i, s in enumerate(of)}
-        flagged = int((outcome.kept & outcome.flagged).sum())
-        found = gates.counts(names, made, sum(kept.values()), flagged, signals.total, _longer(signals, outcome))
+        stay, flagged = int(outcome.kept.sum()), int((outcome.kept & outcome.flagged).sum())
+        kept = {s: int((outcome.kept & ~beside.marked & (splits == i)).sum()) for i, s in enumerate(of)}
+        found = gates.counts(names, made, stay, flagged, signals.total, _longer(signals, outcome))
         checked = [g.check(found, signals.total) for g in pipeline.gates]
         tell("report", 0, 1)
         facts = Facts(
             signals=signals, stages=pipeline.stages, decisions=made, outcome=outcome, read=spool.rows,
-            source=_source(planned, spool, reading, options), pipeline=pipeline.name, config=pipeline.resolved(),
+            source=_source(planned, spool, reading, options, beside.told(spool.schema.names, outcome.kept)), pipeline=pipeline.name, config=pipeline.resolved(),
             gates=checked, action=action, seed=options.seed, version=version("prefdata"), splits=kept,
         )  # fmt: skip
         result = Result(action, out, names, made, outcome, summarise(facts), checked, kept)
@@ -124,7 +135,7 @@ def run(
         output.clear(out)
         files = {}
         if action == "clean":
-            files = _write_dataset(out, result, pipeline, spool, machine, splits, planned.title, options, tell)
+            files = _write_dataset(out, result, pipeline, spool, machine, splits, beside, planned.title, options, tell)
         output.write_decisions(out / "audit/decisions.parquet", result.stages, made)
         shown = splits if len(of) > 1 else None
         output.write_signals(out / "audit/signals.parquet", signals, names, shown, spool.all_ids())
@@ -133,7 +144,8 @@ def run(
         about = _run_facts(options, machine, spool, clock, started, cpu)
         put(out / "report.html", render(result.report, about))
         put(out / "audit/run.log.jsonl", _log(about))
-        output.finish(out, _manifest(result, options, files, about), options.keep_scratch)
+        hints = {"label_smoothing": result.label_smoothing, "columns": list(beside.columns)}
+        output.finish(out, _manifest(result, options, files, hints, about), options.keep_scratch)
         return result
 
 
@@ -158,29 +170,32 @@ def _work(
 
 def _write_dataset(
     out: Path, result: Result, pipeline: Pipeline, spool: Spool, machine: Engine, splits: npt.NDArray[np.int8],
-    title: str, options: Options, tell: Progress,
+    beside: Beside, title: str, options: Options, tell: Progress,
 ) -> dict[str, str]:  # fmt: skip
     """The kept and the dropped rows, and what goes with a dataset: its card, recipes, a sheet to check it by."""
     form: Any = "implicit" if options.format == "implicit" else spool.form
     where = np.where(result.outcome.kept, splits, np.int8(-1)).astype(np.int8)
-    files = publish_all(machine, spool, result, where, tuple(result.splits), out, form, tell)
-    if result.counts["kept"]:
-        rows = output.spotcheck(np.flatnonzero(result.outcome.kept), options.sample, options.seed)
+    files = publish_all(machine, spool, result, where, tuple(result.splits), out, form, tell, beside)
+    if any(result.splits.values()):
+        rows = output.spotcheck(np.flatnonzero(result.outcome.kept & ~beside.marked), options.sample, options.seed)
         output.write_spotcheck(out / "spotcheck.csv", rows, spool.rows, options.seed)
         longest = next((int(s.max_length) for s in pipeline.stages if hasattr(s, "max_length")), 1024)
-        recipes.write(out, form, [s for s, n in result.splits.items() if n], longest, recipes.chosen(options.export))
-    put(out / "README.md", output.card(result.report, title, form, options.license, files))
+        filled = [s for s, n in result.splits.items() if n]
+        recipes.write(out, form, filled, longest, recipes.chosen(options.export), result.label_smoothing)
+    put(out / "README.md", output.card(result.report, title, form, options.license, files, list(beside.columns)))
     return files
 
 
-def _manifest(result: Result, options: Options, files: dict[str, str], about: dict[str, Any]) -> dict[str, Any]:
-    """What ``manifest.json`` holds; ``run`` alone may differ between two runs of the same data."""
+def _manifest(
+    result: Result, options: Options, files: dict[str, str], hints: dict[str, Any], about: dict[str, Any]
+) -> dict[str, Any]:
+    """What ``manifest.json`` holds; ``train`` are hints for a trainer; ``run`` alone may differ between two runs of the same data."""
     report = result.report
     status = "empty" if not result.counts["kept"] else "complete" if result.ok else "gate_failed"
     return {
         "schema_version": 1, "prefdata": report.prefdata, "action": result.action, "status": status, "input": report.source,
         "counts": result.counts, "splits": result.splits, "gates": result.gates, "seed": report.seed,
-        "stages": result.by_stage, "config": report.config, "options": options.settings(), "files": files, "run": about,
+        "stages": result.by_stage, "config": report.config, "options": options.settings(), "train": hints, "files": files, "run": about,
     }  # fmt: skip
 
 
@@ -212,10 +227,12 @@ def _longer(signals: Signals, outcome: Outcome) -> float:
     return longer / max(1, longer + shorter)
 
 
-def _source(planned: Source, spool: Spool, reading: Reading, options: Options) -> dict[str, Any]:
+def _source(
+    planned: Source, spool: Spool, reading: Reading, options: Options, told: Mapping[str, int]
+) -> dict[str, Any]:
     """The input as the report tells it; no path and no time."""
     rows, shapes, changes = (spool.sums(name) for name in ("files", "shapes", "changes"))
-    changes.update(spool.drifted())
+    changes.update({**spool.drifted(), **told})
     return {
         "files": [{"name": f.name, "bytes": f.bytes, "sha256": f.sha256, "rows": rows[str(i)]} | ({"split": f.split} if len(planned.splits) > 1 else {})
                   for i, f in enumerate(planned.files)],

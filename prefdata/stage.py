@@ -24,6 +24,17 @@ from prefdata.errors import ConfigError, PrefdataError, near_or_all
 from prefdata.pairs import Pairs
 
 
+class Amount(int):
+    """About how many pairs, and about how many ``characters`` their texts have in all."""
+
+    characters: int
+
+    def __new__(cls, pairs: int, characters: int) -> Amount:
+        made = super().__new__(cls, pairs)
+        made.characters = characters
+        return made
+
+
 class Stage(BaseModel):
     """One question. Its fields are its YAML parameters; its docstring is its documentation.
 
@@ -50,7 +61,9 @@ class Stage(BaseModel):
     """True for a stage of findings only: it is decided over all sound pairs, and again over the kept ones."""
 
     def notice(self, pairs: int) -> str:
-        """What a user must hear before about ``pairs`` pairs are measured (calls that cost money); empty for nothing."""
+        """What a user must hear before about ``pairs`` pairs (an ``Amount``) are measured: calls that cost money. Empty for
+        nothing. A stage that says something is not tried by ``--dry-run``.
+        """
         return ""
 
     def warm(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -11,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from prefdata.errors import InputError
-from prefdata.pipeline import Pipeline
+from prefdata.intake import detect, expected, opened
+from prefdata.pipeline import Pipeline, load
 from prefdata.report.verdict import is_note
 from prefdata.result import Options, Result
 from prefdata.run import default_workers, run
 from prefdata.say import Say, rows, table
+from prefdata.stage import Amount
 
 
 class Progress:
@@ -87,11 +90,12 @@ def table_of(result: Result, title: str, inputs: Sequence[str]) -> Iterator[str]
     partial = ", partial (--limit)" if source["partial"] else ""
     yield f"pipeline: {title}   input: {files}, {rows(source['rows'])}, {source['shape']} ({source['form']} form){columns}{partial}"
     yield from forms(source["changes"])
+    shown = ("drop", "flag", "swap", *(["add"] if audit or counts["added"] else []))
     lines: list[tuple[str, ...]] = [
-        ("stage", "asked", "found", "%", "would", "") if audit else ("stage", "in", "drop", "flag", "swap", "kept", "")
+        ("stage", "asked", "found", "%", "would", "") if audit else ("stage", "in", *shown, "kept", "")
     ]
     for name, made in result.by_stage.items():
-        asked, actions = made["in"], {a: made[a] for a in ("drop", "flag", "swap")}
+        asked, actions = made["in"], {a: made[a] for a in shown}
         found = sum(actions.values())
         words = ", ".join(f"{r} {sum(a.values()):,}" for r, a in made["reasons"].items())
         if audit:
@@ -100,8 +104,8 @@ def table_of(result: Result, title: str, inputs: Sequence[str]) -> Iterator[str]
         else:
             numbers = (asked, *actions.values(), asked - actions["drop"])
             lines.append((name, *(f"{n:,}" for n in numbers), words))
-    yield from table(lines, right=range(1, 4 if audit else 6))
-    yield from (f" note: {f.text}" for f in result.findings if is_note(f.name, f.value))
+    yield from table(lines, right=range(1, 4 if audit else len(shown) + 3))
+    yield from (f" note: {f.text}" for f in result.findings if is_note(f))
     for gate in result.gates:
         yield f"{'✓' if gate['ok'] else '✗'} gate  {gate['gate']}   {gate['text']}   {'ok' if gate['ok'] else 'failed'}"
     share = f"{100 * counts['kept'] / max(1, counts['pairs']):.1f} %"
@@ -111,10 +115,11 @@ def table_of(result: Result, title: str, inputs: Sequence[str]) -> Iterator[str]
         yield f" would keep {counts['kept']:,} of {counts['pairs']:,} ({share}).  {report}"
         return
     where = f" → {result.out}/audit/dropped/" if counts["dropped"] else ""
-    yield f" kept {counts['kept']:,} ({share})   dropped {counts['dropped']:,}{where}"
+    more = f"   added {counts['added']:,} beside them" if counts["added"] else ""
+    yield f" kept {counts['kept']:,} ({share})   dropped {counts['dropped']:,}{where}{more}"
     if len(result.splits) > 1:
         yield " splits " + ", ".join(f"{s} {n:,}" for s, n in result.splits.items())
-    data = f'     dataset  load_dataset("{result.out}")' if counts["kept"] else ""
+    data = f'     dataset  load_dataset("{result.out}")' if any(result.splits.values()) else ""
     yield f"report  {result.out}/report.html{data}"
 
 
@@ -135,7 +140,8 @@ def plan(inputs: Sequence[str], pipeline: Pipeline, title: str, options: Options
     begun = time.process_time()
     first = min(options.limit or 1000, 1000)
     head = replace(options, limit=first, workers=1, resume=False, overwrite=False, keep_scratch=False)
-    trial = run("audit", list(inputs), None, pipeline, head)
+    asked = _costs(inputs, pipeline, options)
+    trial = run("audit", list(inputs), None, _without(pipeline, asked), head)
     spent = time.process_time() - begun
     source, kept = trial.report.source, trial.counts["kept"]
     size = sum(f["bytes"] for f in source["files"])
@@ -146,13 +152,32 @@ def plan(inputs: Sequence[str], pipeline: Pipeline, title: str, options: Options
     document = {
         "pipeline": title, "stages": [{n: p} for n, p in stages.items()], "read": source["rows"],
         "shape": source["shape"], "form": source["form"], "columns": source["columns"], "input_bytes": max(size, texts),
-        "would_keep_of_read": kept, "estimate": {"cpu_seconds_for_1000_rows": round(spent, 2), "memory_bytes": memory},
+        "would_keep_of_read": kept, "not_tried": asked, "estimate": {"cpu_seconds_for_1000_rows": round(spent, 2), "memory_bytes": memory},
     }  # fmt: skip
     columns = ", ".join(f"{k} = {v}" for k, v in source["columns"].items())
     return [
         f"pipeline: {title}",
         *(f"  {name:<20} {', '.join(f'{k}={v}' for k, v in given.items())}".rstrip() for name, given in stages.items()),
         f"input: {rows(source['rows'])} read, {source['shape']} ({source['form']} form), {columns}",
+        *(f"{name} is not tried here: it {text}" for name, text in asked.items()),
         f"of these it would keep {kept:,}; {spent:.1f} CPU s with start-up; memory at most about {memory / 1e9:.1f} GB",
         "nothing was written (--dry-run)",
     ], document  # fmt: skip
+
+
+def _costs(inputs: Sequence[str], pipeline: Pipeline, options: Options) -> dict[str, str]:
+    """What stages say that ask for something (see ``Stage.notice``): of the whole input, which is not measured for it."""
+    if not pipeline.notices(Amount(1, 1)):
+        return {}
+    with tempfile.TemporaryDirectory(prefix="prefdata-") as work:
+        planned = opened(list(inputs), Path(work), options)
+        head, reading, _ = detect(planned, options)
+        return pipeline.notices(expected(planned, head, reading, options.limit))
+
+
+def _without(pipeline: Pipeline, names: Mapping[str, str]) -> Pipeline:
+    """The pipeline without these stages; at least what says whether a row is a pair."""
+    left = [i for i, name in enumerate(pipeline.names) if name not in names]
+    if not left:
+        return load("certain", only=("malformed",))[0]
+    return replace(pipeline, stages=[pipeline.stages[i] for i in left], names=[pipeline.names[i] for i in left])

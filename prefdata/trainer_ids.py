@@ -26,25 +26,29 @@ Three = tuple[str, str, str]
 
 def of_text(tokenizer: Tokenizer, pairs: Pairs, at: list[int]) -> tuple[Ints, Ints]:
     """Counts (prompt, chosen, rejected, shared) and flags of the text rows at those places."""
+    chosen, rejected = pairs.texts("chosen"), pairs.texts("rejected")
+    same = np.array([SAME if chosen[i] == rejected[i] else 0 for i in at], np.int64)
+    counts, flags = _count(tokenizer, wholes(tokenizer, pairs, at), special=True)
+    return counts, flags | same
+
+
+def wholes(tokenizer: Tokenizer, pairs: Pairs, at: Sequence[int]) -> list[Three]:
+    """Prompt, prompt + chosen and prompt + rejected of the text rows at those places, the end token behind both answers."""
     eos = tokenizer.eos
     if eos is None:
         what, hint = "the tokenizer has no end token", "The trainer needs one: set eos_token."
         raise ConfigError(what, where=tokenizer.name, hint=hint)
-    three: list[Three] = []
-    same = np.zeros(len(at), np.int64)
-    prompts, chosens, rejecteds = (pairs.texts(side) for side in ("prompt", "chosen", "rejected"))
-    for k, i in enumerate(at):
-        p, c, r = prompts[i], chosens[i], rejecteds[i]
-        same[k] = SAME if c == r else 0
-        three.append((p, p + (c if c.endswith(eos) else c + eos), p + (r if r.endswith(eos) else r + eos)))
-    counts, flags = _count(tokenizer, three, special=True)
-    return counts, flags | same
+    prompts, *answers = (pairs.texts(side) for side in ("prompt", "chosen", "rejected"))
+    ended = (
+        [t if t.endswith(eos) else t + eos for t in side] for side in ([texts[i] for i in at] for texts in answers)
+    )
+    return [(prompts[i], prompts[i] + c, prompts[i] + r) for i, c, r in zip(at, *ended, strict=True)]
 
 
 def of_chat(tokenizer: Tokenizer, rows: Sequence[Pair], extras: Sequence[Any]) -> tuple[Ints, Ints]:
     """The same of chat rows; ``extras`` are their ``chat_template_kwargs``."""
     flags = np.zeros(len(rows), np.int64)
-    rendered: list[Three | None] = _render(tokenizer, rows, extras)
+    rendered: list[Three | None] = render(tokenizer, rows, extras)
     for k, (pair, three) in enumerate(zip(rows, rendered, strict=True)):
         flags[k] |= SAME * (pair.chosen == pair.rejected)
         if any(images_of(side) for side in (pair.prompt, pair.chosen, pair.rejected)):
@@ -60,7 +64,7 @@ def of_chat(tokenizer: Tokenizer, rows: Sequence[Pair], extras: Sequence[Any]) -
     return counts, flags
 
 
-def _render(tokenizer: Tokenizer, rows: Sequence[Pair], extras: Sequence[Any]) -> list[Three | None]:
+def render(tokenizer: Tokenizer, rows: Sequence[Pair], extras: Sequence[Any]) -> list[Three | None]:
     """Prompt, prompt + chosen, prompt + rejected through the chat template; None where it raises an error."""
     out: list[Three | None] = [None] * len(rows)
     simple = [k for k, pair in enumerate(rows) if pair.tools is None and not extras[k]]

@@ -82,7 +82,7 @@ class _Tokens:
         self.start, self.end, self.word = end[first] - size[first], end[last], word[first]
         edges = offsets + np.arange(len(offsets))  # where each text begins in ``raw``
         self.text = np.searchsorted(edges, at[first], "right") - 1
-        self.hash = mixed(_polynomial(small.astype(np.uint64), self.start, self.end, P))
+        self.hash = mixed(polynomial(small.astype(np.uint64), self.start, self.end, P))
         self.touches = np.zeros(len(first), bool)  # no space before it
         self.touches[1:] = self.start[1:] == self.end[:-1]
         self.first_char, self.first_class = cp[first], k[first]
@@ -103,7 +103,7 @@ def _block(data: Bytes, offsets: Ints) -> tuple[U32, Ints, U64]:
     chosen = _telling(tokens) | _in_code(tokens)
     edges = np.concatenate([[0], tokens.counts.cumsum()])
     kept = np.concatenate([[0], chosen.cumsum()])[edges]
-    content = mixed(_polynomial(tokens.hash[chosen], kept[:-1], kept[1:], Q))
+    content = mixed(polynomial(tokens.hash[chosen], kept[:-1], kept[1:], Q))
     return (tokens.hash >> np.uint64(32)).astype(np.uint32), tokens.counts.astype(np.int64), content
 
 
@@ -128,7 +128,7 @@ def _powers(base: int, n: int) -> U64:
     return out.cumprod()
 
 
-def _polynomial(values: U64, starts: Ints, ends: Ints, base: np.uint64) -> U64:
+def polynomial(values: U64, starts: Ints, ends: Ints, base: np.uint64) -> U64:
     """Of each range, ``sum(value * base ** (end - 1 - i))`` modulo 2**64, which is Horner's rule without a loop."""
     size = 1 << max(16, len(values).bit_length())
     inverse = _powers(pow(int(base), -1, 1 << 64), size)

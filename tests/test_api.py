@@ -71,6 +71,7 @@ def test_counts(result):
         "kept": 4,
         "dropped": 2,
         "flagged": 1,
+        "added": 0,
         "reasons": {"empty_completion": 1, "exact_duplicate": 1},
     }
     assert result.ok and result.action == "clean" and result.splits == {"train": 4}

@@ -506,6 +506,74 @@ def test_24_no_rows_at_all(cli, case, tmp_path, name):
 # ------------------------------------------------------------------------------------------------ 27: very similar answers
 
 
+@pytest.mark.parametrize("mode", ["raw", "order", "smoothing"])
+def test_26_reversed_pairs(cleaned, case, tmp_path, mode):
+    """No row that reaches DPO has the worse answer under ``chosen``; a mirror is marked and leads to its source."""
+    path = tmp_path / "reverse.yaml"
+    path.write_text(
+        f"stages: [malformed, contradiction, exact_duplicate, reverse_pairs: {{mode: {mode}, fraction: 0.2}}]\n"
+    )
+    cleaned("26")
+    cleaned("26", out=mode, pipeline=str(path))
+    assert loaded(tmp_path / mode) == loaded(tmp_path / "out") and bytes_of(tmp_path / mode) == bytes_of(
+        tmp_path / "out"
+    )
+    cleaning_again_changes_nothing(tmp_path / mode, pipeline=str(path))
+    given = source(case("26") / "rows.jsonl")
+    ids = {r["pd_id"]: key for key, r in kept(tmp_path / mode).items()}
+    config = {"raw": "reversed", "order": "ab", "smoothing": None}[mode]
+    made = [r for r in loaded(tmp_path / mode, config) if r["pd_reversed"]] if config else []
+    assert len(made) == (2 if config else 0)
+    for row in made:
+        assert ids[row["pd_source_row"]] == row["id"]
+        if mode == "raw":
+            assert (row["chosen"], row["rejected"]) == (given[row["id"]]["rejected"], given[row["id"]]["chosen"])
+        else:
+            assert row[f"output_{row['label']}"] == given[row["id"]]["chosen"]
+    if mode == "raw":
+        parts = [str(tmp_path / mode / home / "train") for home in ("data", "reversed")]
+        both = prefdata.clean(parts, tmp_path / "both", str(path), split="test=0.4")
+        assert (both.counts["dropped"], both.counts["flagged"], both.counts["added"]) == (0, 0, 0)
+        assert all(
+            r["chosen"] == given[r["id"]]["chosen"]
+            for s in ("train", "test")
+            for r in loaded(tmp_path / "both", split=s)
+        )
+        test = kept(tmp_path / "both", "test")
+        for side in (tmp_path / "both/reversed").iterdir():
+            mirrors = {r["id"] for r in loaded(tmp_path / "both", "reversed", side.name)}
+            assert (mirrors <= test.keys()) if side.name == "test" else not mirrors & test.keys()
+
+
+@pytest.mark.parametrize(("rule", "most"), [("target: uniform", 1), ("max_share: 0.5", 3)])
+def test_26_domains(cleaned, case, tmp_path, rule, most):
+    """Nothing is there twice, "law" is not emptied, a row with null for its domain stays, the choice is the seed's."""
+    path = tmp_path / "balance.yaml"
+    path.write_text(f"stages: [malformed, domain_balance: {{method: cap, {rule}}}]\n")
+    result = cleaned("26", pipeline=str(path))
+    rows, given = kept(tmp_path / "out"), source(case("26") / "rows.jsonl")
+    unchanged(rows, given, "prompt", "chosen", "rejected", "domain")
+    left = Counter(r["domain"] for r in loaded(tmp_path / "out"))
+    assert left == {"garden": most, "music": min(2, most), "law": 1, None: 1}
+    assert reasons(tmp_path / "out") == dict.fromkeys(given.keys() - rows.keys(), "balanced_out")
+    assert any("1 of 10 pairs have none" in f.text for f in result.findings)
+    cleaned("26", out="same", pipeline=str(path))
+    assert bytes_of(tmp_path / "same") == bytes_of(tmp_path / "out")
+    cleaning_again_changes_nothing(tmp_path / "out", pipeline=str(path))
+    others = [set(kept(cleaned("26", out=f"seed{s}", pipeline=str(path), seed=s).out)) for s in range(1, 6)]
+    assert any(ids != rows.keys() for ids in others)
+
+
+@pytest.mark.parametrize("split", ["test=0.4"])
+def test_26_domains_of_the_training_part_alone(cleaned, tmp_path, split):
+    path = tmp_path / "balance.yaml"
+    path.write_text("stages: [malformed, domain_balance: {method: cap, target: uniform}]\n")
+    cleaned("26", "rows.jsonl", "whole", split=split)
+    cleaned("26", out="capped", pipeline=str(path), split=split)
+    assert kept(tmp_path / "capped", "test").keys() == kept(tmp_path / "whole", "test").keys()
+    assert kept(tmp_path / "capped").keys() < kept(tmp_path / "whole").keys()
+
+
 def test_27_very_similar_answers(cleaned, case, tmp_path):
     result = cleaned("27")
     rows = kept(tmp_path / "out")

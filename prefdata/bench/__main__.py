@@ -1,16 +1,20 @@
-"""``python -m prefdata.bench corpus|speed|reading``."""
+"""``python -m prefdata.bench corpus|speed|reading|labels``."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 import tempfile
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from prefdata.bench import label_report, sentences, tokenizer
 from prefdata.bench import reading as reading_cost
 from prefdata.bench.corpus import Shares, make_corpus
+from prefdata.bench.public_sets import SETS
 from prefdata.bench.run import Setting, markdown, run
 from prefdata.errors import PrefdataError
 
@@ -40,6 +44,15 @@ def main(arguments: list[str] | None = None) -> int:
     reading.add_argument("--rows", type=int, default=20_000)
     reading.add_argument("--rounds", type=int, default=5)
     reading.add_argument("--seed", type=int, default=1)
+    labels = commands.add_parser("labels", help="label_noise on published sets with planted flips, beside what it must reach")
+    labels.add_argument("--data", type=Path, required=True, help="folder of the published sets")
+    labels.add_argument("--sets", type=lambda text: text.split(","), help="some of them only, by name")
+    labels.add_argument("--seeds", type=int, default=20, help="runs with planted flips; the slower kinds have 5 at most")
+    labels.add_argument("--random", type=int, default=100, help="runs with labels drawn by chance")
+    labels.add_argument("--workers", type=int, default=2)
+    labels.add_argument("--tokenizer", help="folder of a fast tokenizer; default: SmolLM2 or DeepSeek if installed")
+    labels.add_argument("--out", type=Path, help="also write the report there")
+    labels.add_argument("--records", type=Path, help="also write every run's figures there, as JSON")
     for one in (corpus, speed):
         one.add_argument("--from", dest="sources", type=Path, nargs="+", default=[], help="text, JSON, JSONL (.gz)")
         one.add_argument("--seed", type=int, default=1)
@@ -54,8 +67,11 @@ def main(arguments: list[str] | None = None) -> int:
             print(json.dumps(made))
             return 0
         with tempfile.TemporaryDirectory(prefix="prefdata-bench-") as scratch:
+            told = partial(print, file=sys.stderr, flush=True)
+            if options.command == "labels":
+                print(_labels(options, Path(scratch), ["python", "-m", "prefdata.bench", *given], told))
+                return 0
             if options.command == "reading":
-                told = partial(print, file=sys.stderr, flush=True)
                 print(reading_cost.run(options.rows, options.rounds, options.seed, Path(scratch), told))
                 return 0
             setting = Setting(
@@ -71,6 +87,25 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def _labels(options: argparse.Namespace, scratch: Path, command: list[str], told: Callable[[str], None]) -> str:
+    """Make the report on wrong labels, and write it where it was asked for."""
+    folder, _ = tokenizer.find(options.tokenizer, scratch, sentences.read([]).languages[0].sentences)
+    few, sets = min(5, options.seeds), options.sets or tuple(SETS)
+    asked = label_report.Asked(options.seeds, few, options.random, options.workers, str(folder), sets)
+
+    def tell(what: str, done: int, total: int) -> None:
+        if done == total or done % 100 == 0:
+            told(f"{what} {done}/{total}")
+
+    found = label_report.measure(options.data, asked, tell)
+    if options.records:
+        options.records.write_text(json.dumps(found), encoding="utf-8")
+    text = "\n".join(label_report.markdown(found, shlex.join(command), asked))
+    if options.out:
+        options.out.write_text(text, encoding="utf-8")
+    return text
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ class _Text:
         cut = list(pairwise(edges))
         ids = [seen["input_ids"][i:j] for i, j in cut]
         types = [seen["token_type_ids"][i:j] for i, j in cut] if "token_type_ids" in seen else None
-        return cls((ids[0], ids[2], ids[4]), None if types is None else tuple(types))  # type: ignore[arg-type]
+        return cls((ids[0], ids[2], ids[4]), None if types is None else tuple(types))
 
     def join(self, prompt: Ids, answer: Ids, most: int) -> Ids:
         """The end of the prompt and the beginning of the answer, ``most`` tokens at most, as ids and segments, (2, length).
@@ -180,7 +180,7 @@ class Encoder:
             for some in _batches(lengths, self.batch, rng):
                 both = pairs[some].T.ravel().tolist()
                 chosen, rejected = network([texts[i] for i in both]).chunk(2)
-                loss = -torch.nn.functional.logsigmoid(chosen - rejected).mean()
+                loss: Any = -torch.nn.functional.logsigmoid(chosen - rejected).mean()
                 optimizer.zero_grad()
                 loss.backward()
                 torch.nn.utils.clip_grad_norm_(parameters, 1.0)

@@ -16,8 +16,8 @@ Floats = npt.NDArray[np.float64]
 Matrix = Any  # float32, (n, k): an array or a scipy CSR matrix
 
 
-def _slope(margin: Floats) -> Floats:
-    """Minus the derivative of ``log(1 + exp(-m))``: how much a row pulls."""
+def slope(margin: Floats) -> Floats:
+    """How much a row of that margin pulls: minus the derivative of ``log(1 + exp(-m))``."""
     out: Floats = 1 / (1 + np.exp(np.clip(margin, -60, 60)))
     return out
 
@@ -27,20 +27,20 @@ def newton(x: npt.NDArray[np.float32], c: float, folds: Sequence[npt.NDArray[np.
     ridge = np.eye(x.shape[1]) / c
     weights = np.zeros(x.shape[1])
     for _ in range(30):
-        pull = _slope(x @ weights)
+        pull = slope(x @ weights)
         hessian = _gram(x, pull * (1 - pull)) + ridge
         step = np.linalg.solve(hessian, weights / c - x.T @ pull)
         weights -= step
         if np.abs(step).max(initial=0) < 1e-7:
             break
-    pull = _slope(x @ weights)
+    pull = slope(x @ weights)
     hessian = _gram(x, pull * (1 - pull)) + ridge
     out = []
     for fold in folds:
         without = np.linalg.inv(hessian - _gram(x[fold], (pull * (1 - pull))[fold]))
         rest, own = x[~fold], weights.copy()
         for _ in range(12):  # the curvature hardly moves: the one at the start will do
-            step = without @ (own / c - rest.T @ _slope(rest @ own))
+            step = without @ (own / c - rest.T @ slope(rest @ own))
             own -= step
             if np.abs(step).max(initial=0) < 1e-7:
                 break
@@ -70,8 +70,10 @@ def _descend(x: Matrix, turned: Matrix, weight: Floats, c: float, start: Floats)
     def loss(w: Floats) -> tuple[float, Floats]:
         margin = x @ w
         value = float(weight @ np.logaddexp(0, -margin)) + float(w @ w) / (2 * c)
-        return value, w / c - turned @ (weight * _slope(margin))
+        return value, w / c - turned @ (weight * slope(margin))
 
     # scaled so that the tolerance speaks of the gradient a row
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 200, "maxcor": 10, "gtol": 1e-3, "ftol": 1e-9})
+    found = minimize(
+        loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 200, "maxcor": 10, "gtol": 1e-3, "ftol": 1e-9}
+    )
     return np.asarray(found.x, np.float64)

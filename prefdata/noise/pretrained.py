@@ -22,7 +22,7 @@ def check(name: str) -> None:
 
 
 def loaded(kind: str, name: str, **options: Any) -> Any:
-    """``transformers.<kind>.from_pretrained(name, **options)``; weights are float32, code of a model's own is never run.
+    """``transformers.<kind>.from_pretrained(name, **options)``; weights are float32 unless ``dtype`` says otherwise, code of a model's own is never run.
 
     Raises MissingExtra, and ConfigError for what is not here or cannot be read.
     """
@@ -34,7 +34,7 @@ def loaded(kind: str, name: str, **options: Any) -> Any:
     if kind.startswith("AutoModel"):
         import torch
 
-        options["dtype"] = torch.float32
+        options.setdefault("dtype", torch.float32)
     try:
         with _quiet(transformers):
             return getattr(transformers, kind).from_pretrained(

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prefdata.encoders import digest, load
-from prefdata.errors import ConfigError
+from prefdata.errors import ConfigError, first_line
 from prefdata.noise.pretrained import check, device, loaded, threads
 from prefdata.pairs import Pairs, readable
 
@@ -23,10 +23,11 @@ Matrix = npt.NDArray[np.float32]
 
 STATISTICS = (
     "sum", "mean", "least", "spread",  # log p(y | x) of the answer's tokens
-    "alone_sum", "alone_mean",  # log p(y)
+    "alone_sum", "alone_mean",  # log p(y): after an empty prompt
     "pmi_sum", "pmi_mean", "pmi_begin", "pmi_positive",  # log p(y | x) - log p(y): begin is the first 16 tokens
 )  # fmt: skip
 BEGIN = 16
+MARK = "\ue000"  # stands for the prompt in a chat template
 
 
 class Strong:
@@ -101,18 +102,15 @@ class _CausalLM:
         self.layer = max(1, round(top * 2 / 3)) if layer is None else layer
         if not 0 <= self.layer <= top:
             raise ConfigError(f"has {top} layers, not {layer}", where=name)
-        room = getattr(config, "max_position_embeddings", None)
-        if room and 1 + prompt_tokens + answer_tokens > room:
-            raise ConfigError(
-                f"reads at most {room} tokens", where=name, hint="Give fewer prompt_tokens or answer_tokens."
-            )
         if not statistics and self.layer < top:
             config.num_hidden_layers = self.layer + 1  # one more, for what comes out of the last one is normed
         self.tokenizer = loaded("AutoTokenizer", name)
-        special = (self.tokenizer.bos_token_id, self.tokenizer.eos_token_id)
-        self.start = next(([i] for i in special if i is not None), [])
-        if not self.start:
-            raise ConfigError("its tokenizer has no token to begin a text with (bos or eos)", where=name)
+        self.before, self.after = self._frame(name)
+        room = getattr(config, "max_position_embeddings", None)
+        if room and len(self.before + self.after) + prompt_tokens + answer_tokens > room:
+            raise ConfigError(
+                f"reads at most {room} tokens", where=name, hint="Give fewer prompt_tokens or answer_tokens."
+            )
         kind = "AutoModelForCausalLM" if statistics else "AutoModel"
         self.device = device()
         self.model = loaded(kind, name, config=config).to(self.device).eval()
@@ -120,11 +118,28 @@ class _CausalLM:
         # only the answer's logits: those of the prompt cost as much again where the vocabulary is large
         self.some = statistics and "logits_to_keep" in inspect.signature(self.model.forward).parameters
 
+    def _frame(self, name: str) -> tuple[list[int], list[int]]:
+        """What stands before and after a prompt: the chat template's tokens, or a begin of text and an empty line."""
+        if self.tokenizer.chat_template:
+            turn = [{"role": "user", "content": MARK}]
+            try:
+                text = self.tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)
+            except Exception as error:  # a template is a program of the model's author
+                raise ConfigError(f"its chat template fails: {first_line(error)}", where=name) from error
+            before, _, after = text.partition(MARK)
+            ids = self._ids([before, after])
+        else:
+            special = (self.tokenizer.bos_token_id, self.tokenizer.eos_token_id)
+            ids = [[i for i in special if i is not None][:1], *self._ids(["\n\n"])]
+        if not ids[0] + ids[1]:
+            raise ConfigError("its tokenizer has no token to begin a text with (bos or eos)", where=name)
+        return ids[0], ids[1]
+
     def read(self, prompts: Sequence[str], answers: Sequence[str]) -> Matrix:
         """``STATISTICS`` and the pooled layer of each answer, (n, 10 + hidden size); zeros for what is not asked for."""
         import torch
 
-        x, y = self._ids([p.rstrip() + "\n\n" for p in prompts]), self._ids(answers)
+        x, y = self._ids([p.rstrip() for p in prompts]), self._ids(answers)
         with torch.inference_mode(), threads(1):
             rows = [self._one(p[-self.prompt_tokens :], a[: self.answer_tokens]) for p, a in zip(x, y, strict=True)]
         return np.array(rows, np.float32).reshape(len(rows), self.width)
@@ -139,11 +154,11 @@ class _CausalLM:
         out = np.zeros(self.width)
         if not answer:
             return out
-        given, states = self._forward(self.start + prompt, answer, pool=True)
+        given, states = self._forward([*self.before, *prompt, *self.after], answer, pool=True)
         if self.layer:
             out[len(STATISTICS) :] = states / max(float(np.sqrt(states @ states)), 1e-12)
         if self.statistics:
-            alone, _ = self._forward(self.start, answer, pool=False)
+            alone, _ = self._forward([*self.before, *self.after], answer, pool=False)
             pmi = given - alone
             out[: len(STATISTICS)] = (
                 given.sum(), given.mean(), given.min(), given.std(), alone.sum(), alone.mean(),

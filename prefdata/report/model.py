@@ -73,6 +73,7 @@ class FindingReport(Part):
     text: str
     rows: list[int]
     key: str
+    covers: float | None = None
 
 
 class Verdict(Part):
@@ -85,7 +86,7 @@ class Verdict(Part):
 
 
 class Totals(Part):
-    """The accounts: pairs in = kept + dropped."""
+    """The accounts: pairs in = kept + dropped; ``added`` rows stand beside them."""
 
     source_rows: int
     pairs: int
@@ -93,6 +94,7 @@ class Totals(Part):
     dropped: int
     flagged: int
     swapped: int
+    added: int = 0
     kept_share: float | None
     dropped_share: float | None
 
@@ -106,6 +108,7 @@ class Funnel(Part):
     dropped: int
     flagged: int
     swapped: int
+    added: int = 0
     kept: int
     share: float
     before_share: float

@@ -83,6 +83,7 @@ def _totals(facts: Facts) -> Totals:
         source_rows=int(facts.source.get("rows", n)), pairs=n, kept=stay, dropped=n - stay,
         kept_share=stay / n if n else None, dropped_share=(n - stay) / n if n else None,
         flagged=int((kept & facts.outcome.flagged).sum()), swapped=int((kept & facts.outcome.swapped).sum()),
+        added=int((kept & facts.outcome.added).sum()),
     )  # fmt: skip
 
 
@@ -93,7 +94,7 @@ def _funnel(names: Sequence[str], facts: Facts) -> list[Funnel]:
         dropped = made.count("drop")
         out.append(Funnel(
             key=key, name=stage.name(), asked=len(made), dropped=dropped, flagged=made.count("flag"), swapped=made.count("swap"),
-            kept=len(made) - dropped, share=(len(made) - dropped) / n if n else 0.0, before_share=len(made) / n if n else 0.0,
+            added=made.count("add"), kept=len(made) - dropped, share=(len(made) - dropped) / n if n else 0.0, before_share=len(made) / n if n else 0.0,
         ))  # fmt: skip
     return out
 
@@ -133,7 +134,7 @@ def _finding(stage: str, found: Finding) -> FindingReport:
     return FindingReport(
         name=found.name, value=None if isinstance(value, float) and not np.isfinite(value) else value, low=low, high=high,
         n=int(found.n), when=found.when, text=found.text, rows=[int(r) for r in found.rows[:FINDING_ROWS]],
-        key=f"{stage}.{found.name}",
+        key=f"{stage}.{found.name}", covers=None if found.covers is None else short(found.covers),
     )  # fmt: skip
 
 

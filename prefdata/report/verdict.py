@@ -6,16 +6,22 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from prefdata.report.model import Issue, StageReport, Totals, Verdict
+from prefdata.decisions import Finding
+from prefdata.report.model import FindingReport, Issue, StageReport, Totals, Verdict
 
 WORDED = {"<=": "at most", ">=": "at least", "<": "below", ">": "above"}
 _ALWAYS = ("length_not_checked", "contamination_not_checked")
-_IF_ANY = ("shared_prompts", "files_not_read", "kto_rows", "evaluation_prompts", "margin_unknown")
+_IF_ANY = ("shared_prompts", "files_not_read", "kto_rows", "evaluation_prompts", "margin_unknown", "label_smoothing")
+_IF_ANY_KEPT = ("strong_shortcuts",)
 
 
-def is_note(name: str, value: object) -> bool:
-    """Whether a finding is told beside the table and the verdict too, and not with its stage alone."""
-    return name in _ALWAYS or (name in _IF_ANY and bool(value))
+def is_note(found: Finding | FindingReport) -> bool:
+    """Whether a finding is told beside the table and the verdict too, and not with its stage alone. Of one that is made before
+    and after cleaning it is the latter: what the trainer will see.
+    """
+    if found.name in _IF_ANY_KEPT:
+        return bool(found.value) and found.when == "kept"
+    return found.name in _ALWAYS or (found.name in _IF_ANY and bool(found.value))
 
 
 def verdict_of(
@@ -43,7 +49,7 @@ def verdict_of(
     if partial:
         notes.insert(0, f"Partial: only the first {totals.source_rows:,} rows were read (--limit).")
     unsaid = "Length was not checked: no tokenizer was given."
-    notes += [f.text or unsaid for stage in stages for f in stage.findings if is_note(f.name, f.value)]
+    notes += [f.text or unsaid for stage in stages for f in stage.findings if is_note(f)]
     if audit:
         notes.append("This is an audit: nothing was changed or removed.")
     status: Any = "gate_failed" if failed else "ok" if totals.kept else "empty"

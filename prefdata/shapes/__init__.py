@@ -16,7 +16,7 @@ from typing import Any
 from prefdata.errors import ConfigError, InputError, did_you_mean
 from prefdata.pairs import SIDES, Fault, Pair
 from prefdata.shapes import arena, comparisons, pair_columns, ranked, rated_rows, tree, two_answers, unpaired, votes
-from prefdata.shapes.columns import Asked, Columns, Row, Shown, value
+from prefdata.shapes.columns import REVERSED, Asked, Columns, Row, Shown, value
 from prefdata.shapes.sides import EXPLICIT
 
 __all__ = ["READERS", "SHAPES", "Asked", "Reading", "find_reading"]
@@ -27,16 +27,20 @@ READERS: tuple[Any, ...] = (pair_columns, votes, arena, two_answers, comparisons
 SHAPES: tuple[Shown, ...] = tuple(s for reader in READERS for s in reader.SHOWN)
 _BY_NAME: dict[str, Any] = {r.__name__.rsplit(".", 1)[1]: r for r in READERS}
 _CHOOSE = ("ranked", "tree", "unpaired", "rated_rows")  # readers that ``--pairs`` tells which pairs to make
+_ORDERED = ("votes", "arena", "two_answers", "comparisons")
 _INSIDE = ("answers", "score", "rank")  # parts whose paths may go on inside of each answer of a list
 _SETS = 100  # sets of columns that are looked at one by one
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How the rows of a set are read: each by the first of these that has an answer in it."""
+    """How the rows of a set are read: each by the first of these that has an answer in it. ``marked`` says that some may be
+    marked as the mirror of another row (``pd_reversed``).
+    """
 
     layouts: tuple[Columns, ...]
     asked: Asked
+    marked: bool = False
 
     @property
     def scored(self) -> bool:
@@ -44,9 +48,21 @@ class Reading:
         return any(c.scored for c in self.layouts)
 
     @property
+    def ordered(self) -> bool:
+        """Whether the source may show two answers in an order of its own, a label saying which is better."""
+        return any(c.shape in _ORDERED for c in self.layouts)
+
+    @property
     def grouped(self) -> bool:
         """Whether some rows are read in groups."""
         return any(c.grouped for c in self.layouts)
+
+    def mirror(self, row: Row) -> bool:
+        """Whether this row is marked as another one with its answers exchanged. Where a label says which answer is better, such
+        a mark speaks of the order in which they are shown, and the pair is as good as any.
+        """
+        said = str(row.get(REVERSED)).lower() in ("true", "1")
+        return said and self.layout(row).shape == "pair_columns"
 
     def layout(self, row: Row) -> Columns:
         """The columns that this row is read by."""
@@ -158,7 +174,7 @@ def find_reading(
             what = f"has no columns of the shape {asked.shape}"
             hint = "Name them with --columns; 'prefdata stages' shows an example row."
         raise InputError(f"{what} (columns: {', '.join(map(str, names))})", where=where, hint=hint)
-    return Reading(tuple(layouts), asked)
+    return Reading(tuple(layouts), asked, REVERSED in names)
 
 
 def _asked_readers(names: Sequence[str], asked: Asked, where: str) -> Sequence[Any]:

@@ -13,6 +13,7 @@ PROMPTS = (
     "prompt", "question", "instruction", "query", "conversations", "conversation", "messages", "history", "user_prompt",
     "user_input", "trajectory", "input", "post",
 )  # fmt: skip
+REVERSED = "pd_reversed"  # true in a row that is another one the other way round
 SYSTEMS = ("system", "system_prompt", "system_message")
 _ORDER = ("prompt", "context", "system", "chosen", "rejected")
 

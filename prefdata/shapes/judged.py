@@ -187,6 +187,8 @@ def finished(pair: Pair | Fault, row: Row, columns: Columns, asked: Asked, verdi
         more["pd_strength"] = None if label is None else abs(label)
     more |= {k: v for k, v in verdict.extra.items() if v is not None or k not in more}
     more |= information(*(_info(row, columns, i) for i in order))
+    if label:
+        pair.position = order[0]
     if label is None:
         pair.fault = Fault("missing_label", verdict.said)
     elif label == 0 and asked.ties == "keep":

@@ -10,7 +10,7 @@ from typing import Any
 
 import xxhash
 
-from prefdata.pairs import Fault, Pair, dump
+from prefdata.pairs import ANNOTATIONS, ANNOTATORS, Fault, Pair, dump
 from prefdata.shapes import arena, judged, labels, two_answers
 from prefdata.shapes.columns import Asked, Columns, Row, Shown, value
 
@@ -73,14 +73,25 @@ def _annotators(names: Sequence[str], head: Sequence[Row]) -> tuple[str, ...] | 
 
 def _votes(row: Row, columns: Iterable[str]) -> list[Any]:
     """The votes of a row, null for a missing one."""
-    held = [value(row, c) for c in columns]
-    return [_cast(x) for v in held for x in (v if isinstance(v, list) else [v])]
+    return [_cast(x) for _, x in _held(row, columns)]
+
+
+def _held(row: Row, columns: Iterable[str]) -> list[tuple[str, Any]]:
+    """What stands in the columns of votes, lists one by one, each with the name of its column; none for a place in a list."""
+    held = [(c, value(row, c)) for c in columns]
+    return [(c, x) for n, v in held for c, x in ([("", y) for y in v] if isinstance(v, list) else [(n, v)])]
 
 
 def _cast(given: Any) -> Any:
     if isinstance(given, Mapping):
         return next((given[f] for f in _FIELDS if f in given), None)
     return given
+
+
+def _name(column: str, given: Any) -> str:
+    """Whose vote it is: what an object says, else the column's name."""
+    who = next((given[f] for f in _WHO if given.get(f) is not None), None) if isinstance(given, Mapping) else None
+    return column if who is None else str(who)
 
 
 def _in_rows(found: Columns, names: Sequence[str], asked: Asked, head: Sequence[Row]) -> Columns | None:
@@ -117,7 +128,8 @@ def read(row: Row, columns: Columns, asked: Asked) -> tuple[str, Pair | Fault]:
     names = columns.all("votes")
     votes = [labels.meaning(v, columns, asked, names[0]) for v in _votes(row, names)]
     said = labels.told(", ".join(names), value(row, names[0]))
-    return "votes", judged.judged(row, columns, asked, _majority(votes, said))
+    whose = [_name(c, x) for c, x in _held(row, names)]
+    return "votes", judged.judged(row, columns, asked, _majority(votes, whose, said))
 
 
 def read_group(rows: Sequence[Row], columns: Columns, asked: Asked) -> tuple[str, list[Pair | Fault]]:
@@ -127,25 +139,30 @@ def read_group(rows: Sequence[Row], columns: Columns, asked: Asked) -> tuple[str
         return "votes_in_rows", [replace(fault, members=members)]
     first = _sides(rows[0], columns)[0]
     said = [judged.verdict_of(row, columns, asked) for row in rows]
-    votes = [
-        one.label if one.label is None or _sides(row, columns)[0] == first else -one.label
-        for row, one in zip(rows, said, strict=True)
-    ]
+    same = [_sides(row, columns)[0] == first for row in rows]
+    votes = [one.label if one.label is None or s else -one.label for s, one in zip(same, said, strict=True)]
     judge = arena.judge if "form" in columns.parts else judged.judged
-    got = judge(rows[0], columns, asked, _majority(votes, said[0].said))
+    whose = ["" if (who := value(row, columns["annotator"])) is None else str(who) for row in rows]
+    got = judge(rows[0], columns, asked, _majority(votes, whose, said[0].said))
+    if isinstance(got, Pair) and not all(same):
+        got.position = None
     return "votes_in_rows", [replace(got, members=members)]
 
 
-def _majority(votes: Sequence[float | None], said: str) -> judged.Verdict:
-    """The verdict of the majority, with words for a fault (``said`` where no vote counts), and what is told of the votes."""
-    counted = [v for v in votes if v is not None]
-    if not counted:
+def _majority(votes: Sequence[float | None], whose: Sequence[str], said: str) -> judged.Verdict:
+    """The verdict of the majority, with words for a fault (``said`` where no vote counts), and what is told of the votes:
+    of all of them, and of each with its annotator (not even the names where nobody has one).
+    """
+    cast = [(v, who) for v, who in zip(votes, whose, strict=True) if v is not None]
+    if not cast:
         return judged.Verdict(None, said, {"pd_votes": 0, "pd_agreement": None, "pd_strength": None})
-    signs = Counter((v > 0) - (v < 0) for v in counted)
-    (side, most), *others = signs.most_common()
+    signs = [(v > 0) - (v < 0) for v, _ in cast]
+    (side, most), *others = Counter(signs).most_common()
     split = bool(others) and others[0][1] == most
     label = 0.0 if split or side == 0 else float(side)
-    words = f"{most} of {len(counted)} votes for each" if split else f"{most} of {len(counted)} votes for a tie"
-    strength = abs(sum(counted)) / len(counted) if label else 0.0
-    extra = {"pd_votes": len(counted), "pd_agreement": most / len(counted), "pd_strength": strength}
+    words = f"{most} of {len(cast)} votes for each" if split else f"{most} of {len(cast)} votes for a tie"
+    strength = abs(sum(v for v, _ in cast)) / len(cast) if label else 0.0
+    extra: dict[str, Any] = {"pd_votes": len(cast), "pd_agreement": most / len(cast), "pd_strength": strength}
+    extra[ANNOTATIONS] = [-s for s in signs] if label < 0 else signs
+    extra[ANNOTATORS] = [who for _, who in cast] if any(who for _, who in cast) else None
     return judged.Verdict(label, words, extra)

@@ -36,7 +36,8 @@ class Contradiction(Stage):
     answers in one knot, by local search beyond; equal costs by a hash of the texts, so that the order of rows does
     not matter); the rows that close the cycle with a dropped one are flagged. A higher score for the rejected answer is
     flagged. With a ``min_margin``, pairs whose chosen answer is ahead by less than that on the scale of the scores are
-    dropped (or flagged, as ``action`` says), ties that were to stay among them, and have no vote; nor has any tie. The score of a row is the share of the votes on its
+    dropped (or flagged, as ``action`` says), ties that were to stay among them, and have no vote; nor has any tie, nor a row that is marked as the
+    mirror of another (``pd_reversed``). The score of a row is the share of the votes on its
     two answers that speak against it.
 
     What it misses: contradictions between paraphrased answers or prompts, and single wrong labels.
@@ -68,11 +69,13 @@ class Contradiction(Stage):
         """Scores first, then votes both ways, then cycles over the votes that are left."""
         out = Decisions(signals.index, np.zeros(len(signals), np.float32))
         votes, margin = np.ones(len(signals), bool), np.full(len(signals), np.nan)
+        mirrors = signals.mask("pair.reversed")  # the wrong way round on purpose: they speak against nothing
         if set(_SCORES) <= set(signals.names):
             chosen, rejected = (signals.column(name).astype(np.float64) for name in _SCORES)
             if self.inverted != "keep":
-                out.mark(rejected > chosen, self.inverted, "score_inverted")
+                out.mark((rejected > chosen) & ~mirrors, self.inverted, "score_inverted")
             votes, margin = chosen != rejected, chosen - rejected
+        votes &= ~mirrors
         if "pair.tie" in signals.names:  # there only if ties were asked to be kept
             votes &= signals.column("pair.tie") != True  # noqa: E712 - null for broken rows
         if self.min_margin and len(out):

@@ -87,7 +87,7 @@ def test_one_answer_a_prompt_is_refused_in_one_sentence(cli, tmp_path):
 def test_a_prompt_may_stand_again_beyond_the_first_rows():
     rows = [rated(f"Q{i}?", f"answer {half}", half) for half in (0, 1) for i in range(1200)]
     result = prefdata.audit(rows, only=["malformed"])
-    assert result.counts == {"pairs": 1200, "kept": 1200, "dropped": 0, "flagged": 0, "reasons": {}}
+    assert result.counts == {"pairs": 1200, "kept": 1200, "dropped": 0, "flagged": 0, "added": 0, "reasons": {}}
 
 
 def test_helpsteer_counts_by_helpfulness(tmp_path):

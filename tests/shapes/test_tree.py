@@ -190,7 +190,7 @@ def test_open_assistant(shared, tmp_path, policy, size):
     )
     assert len(rows) == 100 and len(expected) == size
     result = prefdata.clean(str(path), tmp_path / "out", pairs=policy, only=["malformed"])
-    assert result.counts == {"pairs": size, "kept": size, "dropped": 0, "flagged": 0, "reasons": {}}
+    assert result.counts == {"pairs": size, "kept": size, "dropped": 0, "flagged": 0, "added": 0, "reasons": {}}
     kept = loaded(tmp_path / "out")
     found = [
         ([m["content"] for m in r["prompt"]], r["chosen"][0]["content"], r["rejected"][0]["content"]) for r in kept

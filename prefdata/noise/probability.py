@@ -1,0 +1,133 @@
+"""From margins to statements: is there a signal, how many labels are wrong, how likely is this one.
+
+The model: a label is turned round with probability ``e``, alike for all; where it is not, it agrees with the margin ``m``
+with probability ``sigmoid(a |m|)``. Both numbers are fitted to margins of models that did not see the row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+U64 = npt.NDArray[np.uint64]
+
+Z, AGREEMENT, ENOUGH = 3.0, 0.53, 100
+# On random labels z has a standard deviation of about 1.25, since folds share rows: 3 is passed in about 1 % of sets.
+IDENTIFIED = (
+    0.86  # agreement on right labels that the fit implies, from which the rate can be told apart from its errors
+)
+WIDER = 0.04  # of the interval: natural noise and symmetric noise are not the same
+_TOPS, _UPPER_Z = (0.05, 0.1, 0.2, 0.4), 2.13
+
+
+def sigmoid(x: npt.ArrayLike) -> Floats:
+    """1 / (1 + exp(-x))."""
+    return np.asarray(1 / (1 + np.exp(-np.clip(np.asarray(x, np.float64), -60, 60))), np.float64)
+
+
+@dataclass(frozen=True)
+class Signal:
+    """How far the margins agree with the labels: ``z`` counts each prompt once, however many pairs it has."""
+
+    n: int
+    agreement: float
+    z: float
+
+    @classmethod
+    def of(cls, margin: Floats, group: U64) -> Signal:
+        """The signal in the margins of n pairs; a margin of zero is no opinion."""
+        sign = np.sign(margin)
+        sums = np.bincount(np.unique(group, return_inverse=True)[1], sign)
+        spread = float(np.sqrt((sums**2).sum()))
+        return cls(
+            len(sign), float((sign.mean() + 1) / 2) if len(sign) else 0.5, float(sign.sum() / spread) if spread else 0.0
+        )
+
+    @property
+    def there(self) -> bool:
+        """Whether anything may be said of single labels."""
+        return self.n >= ENOUGH and self.z >= Z and self.agreement >= AGREEMENT
+
+
+def fitted(margin: Floats, rate: float | Floats | None) -> tuple[float, float]:
+    """The most probable ``(a, e)``; with the ``rate`` given (one, or one for each row) only ``a`` is fitted.
+
+    Weak priors (0.05 log(a)^2, 0.02 (logit(2e) + 1)^2) keep both finite.
+    """
+    from scipy.optimize import minimize
+
+    def loss(x: Floats) -> float:
+        e = sigmoid(x[1]) / 2 if rate is None else rate
+        likelihood = e + (1 - 2 * e) * sigmoid(np.exp(x[0]) * margin)
+        prior = 0.05 * x[0] ** 2 + (0.02 * (x[1] + 1) ** 2 if rate is None else 0)
+        return float(prior - np.log(np.maximum(likelihood, 1e-12)).sum())
+
+    starts = [np.array([0.0, -1.0]), np.array([1.0, 0.5])]
+    best = min(
+        (minimize(loss, s[: 1 if rate is not None else 2], method="Nelder-Mead") for s in starts), key=lambda f: f.fun
+    )
+    return float(np.exp(best.x[0])), float(sigmoid(best.x[1]) / 2) if rate is None else float(np.mean(rate))
+
+
+def flip_probability(margin: Floats, a: float, rate: float | Floats) -> Floats:
+    """How likely each label is the wrong way round, given how often labels are."""
+    right = sigmoid(a * margin)
+    return np.asarray(rate * (1 - right) / np.maximum(rate * (1 - right) + (1 - rate) * right, 1e-300), np.float64)
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How many labels are wrong: at most ``upper``; ``value`` with a 90 % interval only where it can be told."""
+
+    upper: float
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+    @classmethod
+    def of(cls, margin: Floats, group: U64, seed: int) -> Rate:
+        """Estimated from the margins alone; the interval is a bootstrap over prompts, widened."""
+        top = upper(margin)
+        _, e = fitted(margin, None)
+        agreement = float((margin > 0).mean())
+        if e >= 0.45 or (agreement - e) / (1 - 2 * e) < IDENTIFIED:
+            return cls(top)
+        random = np.random.default_rng(seed)
+        number = np.unique(group, return_inverse=True)[1]
+        order = np.argsort(number, kind="stable")
+        edges = np.concatenate([[0], np.cumsum(np.bincount(number))])
+        most = 4000  # rows in a bootstrap sample: beyond, the widening is all there is
+        drawn = []
+        for _ in range(40):
+            some = random.integers(0, len(edges) - 1, min(len(edges) - 1, most))
+            rows = np.concatenate([order[edges[g] : edges[g + 1]] for g in some.tolist()])
+            drawn.append(fitted(margin[rows], None)[1])
+        low, high = np.quantile(drawn, [0.05, 0.95])
+        return cls(max(top, e), e, max(0.0, float(min(low, e)) - WIDER), min(0.5, float(max(high, e)) + WIDER))
+
+
+def upper(margin: Floats) -> float:
+    """What the rate is at most: under symmetric noise every band of confidence disagrees with the labels at least as often."""
+    order = np.argsort(-np.abs(margin), kind="stable")
+    wrong = (margin <= 0)[order]
+    found = [_wilson(int(wrong[:k].sum()), k) for k in (max(1, round(t * len(margin))) for t in _TOPS)]
+    return float(min(0.5, *found))
+
+
+def _wilson(hits: int, n: int) -> float:
+    p, z2 = hits / n, _UPPER_Z**2
+    return (p + z2 / (2 * n) + _UPPER_Z * np.sqrt(p * (1 - p) / n + z2 / (4 * n * n))) / (1 + z2 / n)  # type: ignore[no-any-return]
+
+
+def residual(margin: Floats, side: npt.NDArray[np.float32]) -> tuple[Floats, float]:
+    """The margin without what length and refusing explain of it, and the share of its variation that length alone explains."""
+    total = float(margin @ margin)
+    if not total:
+        return margin, 0.0
+    weights = np.linalg.lstsq(side.astype(np.float64), margin, rcond=None)[0]
+    by_length = side[:, :3].astype(np.float64)
+    rest = margin - by_length @ np.linalg.lstsq(by_length, margin, rcond=None)[0]
+    return margin - side @ weights, max(0.0, 1 - float(rest @ rest) / total)
