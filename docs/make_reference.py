@@ -222,6 +222,7 @@ in groups are brought together first, up to 2,000,000 of them.
 | `pd_margin` | score of chosen minus score of rejected |
 | `pd_strength` | how clear the label is, 0 (tie) to 1 (certain, unanimous) |
 | `pd_votes`, `pd_agreement` | votes counted, and the share of them for the chosen answer |
+| `pd_annotations`, `pd_annotators` | each vote that counts (1 for chosen, -1 for rejected, 0 a tie), and whose it is, where that is known |
 | `pd_chosen_info`, `pd_rejected_info` | what else the source says of each answer, such as its model |
 | `pd_rows` | the source rows of a pair that was made of several |
 

@@ -124,12 +124,18 @@ def bench(
             "input_split": input_split, "limit": limit}  # fmt: skip
     named = {"columns": option.mapping("--columns", columns), "labels": option.mapping("--labels", labels)}
     with Progress() as progress:
-        found = planted.bench({Path(name).name or name: name for name in where}, asked, progress, **named, **read)
+        found = planted.bench(_titles(where), asked, progress, **named, **read)
     lines = planted.report(found, " ".join(["prefdata", *sys.argv[1:]]))
     if out is not None:
         put(out, "\n".join([*lines, ""]))
         Say.err(f"wrote {out}")
     Say.out(lines, found)
+
+
+def _titles(places: list[str]) -> dict[str, str]:
+    """Each place by its last name; by its whole one where two have the same."""
+    last = [Path(place).name or place for place in places]
+    return {short if last.count(short) == 1 else place: place for short, place in zip(last, places, strict=True)}
 
 
 def schema() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,13 @@ from prefdata.cutting import Source
 from prefdata.errors import InputError
 from prefdata.making import Form, read_heads
 from prefdata.pairs import dump
-from prefdata.reading import BadRow, read
+from prefdata.reading import BadRow, Chunk, read
 from prefdata.result import Options
 from prefdata.shapes import Asked, Reading, find_reading
 from prefdata.sources import open_source
 from prefdata.stage import Amount
 
-_HEAD = 1000
+_HEAD, _LONG = 1000, 1 << 23  # rows that are looked at; in bytes, what says that there may be more
 
 
 def inputs_of(source: Any) -> list[Path]:
@@ -49,16 +50,25 @@ def detect(planned: Source, options: Options) -> tuple[list[dict[str, Any]], Rea
     return head, reading, "chat" if chat else "text"
 
 
-def expected(
-    planned: Source, head: Sequence[dict[str, Any]], reading: Reading, limit: int | None = None
-) -> Amount:
+def expected(planned: Source, head: Sequence[dict[str, Any]], reading: Reading, limit: int | None = None) -> Amount:
     """About how much there is to measure, told by the first rows."""
     sizes = [len(dump(row).encode()) for row in head]
-    written = [c.stop - c.start for c in planned.chunks if c.kind in ("lines", "documents")]
+    written = [c for c in planned.chunks if c.kind in ("lines", "documents")]
     rows = sum(c.stop - c.start for c in planned.chunks if c.kind in ("arrow", "parquet"))
-    rows += round(sum(written) / max(1, sum(sizes) / len(head))) if len(head) == _HEAD else len(head) if written else 0
+    if written and len(head) < _HEAD and sum(sizes) < _LONG:  # there are no more
+        rows = len(head)
+    elif written:
+        lines = _lines(written[0]) if written[0].kind == "lines" else sizes
+        rows += round(sum(c.stop - c.start for c in written) * len(lines) / sum(lines))
     rows = rows if limit is None else min(rows, limit)
     made = read_heads(head, reading)
     pairs = 1.0 if made.needs_chat else sum(fault is None for fault in made.faults) / len(head)
     texts = sum(sizes) if made.needs_chat else sum(len(t) for side in made.texts for t in side if t)
     return Amount(round(rows * pairs), round(rows * texts / len(head)))
+
+
+def _lines(chunk: Chunk) -> list[int]:
+    """The lengths of the first lines of a chunk, in bytes."""
+    with Path(chunk.path).open("rb") as file:
+        file.seek(chunk.start)
+        return [len(line) for line in islice(file, _HEAD)]

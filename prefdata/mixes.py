@@ -38,11 +38,14 @@ class Mix:
         return bool(self.off(counts).max() <= self.deviation + _ROUNDING)
 
     def capped(self, counts: Ints) -> Ints | None:
-        """The most rows of each domain that keep to the mix, none of them nothing; None where leaving out cannot do it."""
+        """The most rows of each domain that keep to the mix; None where leaving out cannot do it.
+
+        No domain is emptied: it would be off by 1, more than any deviation that is allowed; and a level of rows is at least 1.
+        """
         base = np.full(len(counts), 1.0) if self.most is not None else self.shares
 
         def cut(level: float, whole: Callable[[Floats], Floats] = np.asarray) -> Floats:
-            return np.minimum(counts, np.maximum(1, whole(level * base + _ROUNDING)))
+            return np.minimum(counts, whole(level * base + _ROUNDING))
 
         high = float((counts / base).max())
         level = _edge(high, float((counts / base).min()), lambda c: self.fits(cut(c)))

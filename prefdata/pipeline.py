@@ -35,7 +35,7 @@ class Pipeline:
 
     def notices(self, amount: Amount) -> dict[str, str]:
         """What stages must say before they measure so much (see ``Stage.notice``), by their names."""
-        said = {name: stage.notice(amount) for name, stage in zip(self.names, self.stages, strict=True)}
+        said = {stage.name(): stage.notice(amount) for stage in self.stages}
         return {name: text for name, text in said.items() if text}
 
     def resolved(self) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class Amount(int):
 
     characters: int
 
-    def __new__(cls, pairs: int, characters: int) -> Amount:
+    def __new__(cls, pairs: int, characters: int) -> Amount:  # noqa: D102
         made = super().__new__(cls, pairs)
         made.characters = characters
         return made

@@ -177,7 +177,7 @@ def _costs(inputs: Sequence[str], pipeline: Pipeline, options: Options) -> dict[
 
 def _without(pipeline: Pipeline, names: Mapping[str, str]) -> Pipeline:
     """The pipeline without these stages; at least what says whether a row is a pair."""
-    left = [i for i, name in enumerate(pipeline.names) if name not in names]
+    left = [i for i, stage in enumerate(pipeline.stages) if stage.name() not in names]
     if not left:
         return load("certain", only=("malformed",))[0]
     return replace(pipeline, stages=[pipeline.stages[i] for i in left], names=[pipeline.names[i] for i in left])

@@ -5,9 +5,25 @@ from random import Random
 
 import numpy as np
 import pytest
+from written import write_lines
 
-from prefdata.bench import bounds, faults, peers, planting, public_sets, quality, tables, worth
+from prefdata.bench import (
+    bounds,
+    faults,
+    flips,
+    kept,
+    label_report,
+    peers,
+    planting,
+    public_sets,
+    quality,
+    tables,
+    worth,
+)
+from prefdata.bench.detector import Detector
 from prefdata.bench.sentences import jaccard
+from prefdata.decisions import Decisions
+from prefdata.stage import stage_class
 
 # ------------------------------------------------------------------------------------------------ planting
 
@@ -65,8 +81,8 @@ def test_planted_rows_are_what_they_are_called():
     for i in near.bad:
         assert max(min(jaccard(near.rows[i][s], b[s], 2) for s in b) for b in base) >= 0.8
     turned = planting.contradiction(base, 9, Random(1))
-    for i, j in zip(sorted(turned.bad), [base.index({**turned.rows[i], "chosen": turned.rows[i]["rejected"], "rejected": turned.rows[i]["chosen"]}) for i in sorted(turned.bad)], strict=True):  # fmt: skip
-        assert j in turned.partners and len(turned.partners) == 9
+    back = [{**r, "chosen": r["rejected"], "rejected": r["chosen"]} for r in (turned.rows[i] for i in sorted(turned.bad))]
+    assert {base.index(row) for row in back} == turned.partners and len(turned.partners) == 9
     same = planting.identical(base, 9, Random(1))
     assert {i for i, r in enumerate(same.rows) if r["chosen"].strip() == r["rejected"].strip()} == same.bad
     assert base == rows(60), "planting must not change the rows it was given"
@@ -174,14 +190,16 @@ def test_characters_are_antisymmetric_and_know_no_label():
 
 def test_neighbours_vote_whatever_the_order_of_the_answers():
     rng = np.random.default_rng(0)
-    x = rng.normal(scale=0.3, size=(200, 5)) + [2, 0, 0, 0, 0]
+    x = rng.normal(scale=0.3, size=(200, 5)) + np.array([2, 0, 0, 0, 0])
     flipped = planting.uniform(200, 0.1, 1)
     x[flipped] *= -1
     flagged, suspicion = peers.neighbours(x, np.arange(200))
     assert (flagged == flipped).mean() > 0.97 and quality.ranking(flipped, suspicion)["auroc"] > 0.97
-    copies = np.repeat(x[:10], 20, axis=0)  # neighbours of the same prompt are no witnesses
-    _, alone = peers.neighbours(copies, np.repeat(np.arange(10), 20))
-    assert ((alone > 0) == np.repeat(alone[::20] > 0, 20)).all()
+    # Pairs of one prompt were judged together and are no witnesses for each other: a wrong prompt stands alone.
+    prompts = np.repeat(rng.normal(scale=0.3, size=(10, 5)) + np.array([2, 0, 0, 0, 0]), 20, axis=0)
+    prompts[:20] *= -1
+    _, alone = peers.neighbours(prompts, np.repeat(np.arange(10), 20))
+    assert (alone[:20] == 1).all()
 
 
 def test_cleanlab_ranks_as_the_probabilities_do():
@@ -229,3 +247,134 @@ def test_every_published_set_is_read(shared, tmp_path):
     assert sizes["davinci001"] == 782 and sizes["llmbar"] == 498 and sizes["tone"] == 1094 and sizes["jade"] == 500
     assert sizes["oasst"] == 429 and sizes["ifbench"] == 444 and len(sizes) == 13
     json.dumps(sizes)
+
+
+# ------------------------------------------------------------------------------------------------ the detector
+
+
+def styled(n, seed=0):
+    """Pairs of which a list mostly wins: something to learn, and a few labels of their own that say otherwise."""
+    rng, out = Random(seed), rows(n, seed)
+    for row in out:
+        side = "chosen" if rng.random() < 0.9 else "rejected"
+        row[side] = "- " + row[side].replace(" ", "\n- ", 4)
+    return out
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """150 pairs, measured with the stage."""
+    return public_sets.read_set("mine", styled(150), tmp_path_factory.mktemp("set"), faults.pipeline("label_noise"))
+
+
+def test_the_detector_is_the_stage(measured):
+    """Flips planted in the evidence and rows turned round for the stage are the same: same score, same rows dropped."""
+    wrong = planting.uniform(150, 0.2, 1)
+    turned = Decisions(measured.signals.index)
+    turned.mark(wrong, "swap", "x")
+    signals = measured.signals.without(turned)
+    found = Detector.of(measured).detect(wrong, signals.seed)
+    stage = stage_class("label_noise")
+    for action, mask in (
+        ("drop_top", found.ruling(0.2).top(0.2)),
+        ("drop", (found.ruling(0.2).flip >= flips.LIKELY) & found.ruling(0.2).both),
+    ):
+        made = stage(action=action, rate=0.2, self_check=False).decide(signals)
+        assert found.signal and np.allclose(made.score, found.margins, atol=1e-5)
+        assert np.allclose(made.flip_prob, found.probability(0.2), atol=1e-5)
+        assert (made.of("drop") == mask).all() and mask.any()
+    assert quality.ranking(wrong, -found.margins)["auroc"] > 0.75
+
+
+def test_a_run_says_what_its_figures_are(measured, tmp_path):
+    path = str(flips.prepared(measured, tmp_path / "set"))
+    got = flips.do(flips.Noise(path, "flips", 0.2, 1, peers=True))
+    wrong = planting.uniform(150, 0.2, 1)
+    found = Detector.of(measured).detect(wrong, 1)
+    assert got["auroc"] == quality.ranking(wrong, -found.margins)["auroc"] and got["planted"] == 0.2
+    assert got["ece_given"] == quality.calibration_error(wrong, found.probability(0.2))
+    assert got["holds"] == (found.ruling().estimate.upper >= 0.2) and set(got["peers"]) >= {"ours", "neighbours"}
+    assert got == flips.do(flips.Noise(path, "flips", 0.2, 1, peers=True))
+    some = flips.do(flips.Noise(path, "random", 0.5, 1, rows=120))
+    assert some["n"] == 120 and "ece_given" not in some and not some["signal"]
+    bare = flips.do(flips.Noise(path, "flips", 0.2, 1, vectors=False))
+    assert bare["auroc"] > 0.75 and bare["auroc"] != got["auroc"]
+    learners = flips.do(flips.Gain(path, 0.3, 1))
+    assert [r["learner"] for r in learners] == ["overfits", "regularised"]
+    assert all(r["oracle"] >= r["noisy"] - 0.15 and len(r["a_a"]) == worth.RANDOM_ARMS for r in learners)
+
+
+def test_finished_runs_are_not_done_again(measured, tmp_path, monkeypatch):
+    path, file = str(flips.prepared(measured, tmp_path / "set", learners=False)), tmp_path / "kept.jsonl"
+    tasks = [flips.Noise(path, "random", 0.5, seed) for seed in range(3)]
+    first = kept.run_all(tasks[:2], 1, lambda *of: None, file)
+    with file.open("a") as more:
+        more.write('\n["cut off')
+    asked = []
+    monkeypatch.setattr(flips, "do", lambda task: asked.append(task.seed) or {"seed": task.seed})
+    assert kept.run_all(tasks[1:] + tasks[:1], 1, lambda *of: None, file) == [first[1], {"seed": 2}, first[0]]
+    assert asked == [2]
+    assert kept.run_all(tasks, 1, lambda *of: None, file)[2] == {"seed": 2} and asked == [2]
+
+
+# ------------------------------------------------------------------------------------------------ the command
+
+
+def test_the_command_prints_and_writes_what_the_records_say(cli, tmp_path):
+    path = write_lines(tmp_path / "pairs.jsonl", styled(120))
+    ended = cli("--json", "bench", path, "--rates", "20", "--seeds", "3", "--workers", "1", "--out", tmp_path / "report.md")
+    assert ended.code == 0, ended.err
+    told, report = json.loads(ended.out), (tmp_path / "report.md").read_text("utf-8")
+    assert told["sets"] == [{"set": "pairs.jsonl", "n": 120, "left_out": {"malformed": 0, "equal": 0, "repeated": 0}}]
+    assert [(r["fault"], r["seed"]) for r in told["flips"]] == [(f, s) for f in ("flips", "length", "annotators", "random") for s in range(3)]  # fmt: skip
+    auroc = [r["auroc"] for r in told["flips"] if r["fault"] == "flips"]
+    mean, sd = np.mean(auroc), np.std(auroc, ddof=1)
+    line = next(x for x in report.splitlines() if x.startswith("| pairs.jsonl | 120 | flips | 20 % | 3 |"))
+    assert line.split(" | ")[5] == f"{mean:.3f} ± {sd:.3f}"
+    gains = [r for r in told["worth"] if r["learner"] == "overfits"]
+    noisy, cleaned, oracle = (np.mean([r[k] for r in gains]) for k in ("noisy", "cleaned", "oracle"))
+    line = next(x for x in report.splitlines() if "overfits | 3 | `drop_top`" in x).split(" | ")
+    assert line[5:8] == [f"{noisy:.3f}", f"{cleaned:.3f}", f"{oracle:.3f}"]
+    assert {r["fault"] for r in told["rows"]} == {"exact", "near", "contradiction", "identical"} and len(told["shortcuts"]) == 9
+    assert "Answers cut by the window were not planted" in report
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--rates", "60"), "--rates 60: not between 0 and 50 %"),
+        (("--rates", "x"), "--rates x: not numbers"),
+        (("--faults", "flip"), "--faults flip: no such fault. Did you mean flips?"),
+        (("--faults", "cut"), "--faults cut needs --tokenizer FOLDER"),
+        (("--seeds", "2"), "--seeds 2: what cleaning is worth needs three"),
+    ],
+)
+def test_what_cannot_be_planted_is_told(cli, tmp_path, given, said):
+    ended = cli("bench", write_lines(tmp_path / "pairs.jsonl", rows(30)), *given)
+    assert ended.code == 2 and said in ended.err and "Traceback" not in ended.err
+
+
+def test_two_sets_of_one_name_stay_two(cli, tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        write_lines(tmp_path / folder / "x.jsonl", rows(40, seed=ord(folder)))
+    ended = cli("--json", "bench", tmp_path / "a/x.jsonl", tmp_path / "b/x.jsonl", "--faults", "exact", "--no-worth", "--seeds", "1")
+    assert [(r["set"], r["recall"]) for r in json.loads(ended.out)["rows"]] == [(str(tmp_path / f / "x.jsonl"), 1) for f in "ab"]
+
+
+def test_a_set_too_small_to_plant_in_is_told(cli, tmp_path):
+    ended = cli("bench", write_lines(tmp_path / "pairs.jsonl", rows(4)), "--faults", "exact", "--no-worth")
+    assert ended.code == 2 and "is not one row: nothing can be planted" in ended.err
+
+
+@pytest.mark.slow
+def test_the_report_on_published_sets(shared, tmp_path):
+    """The whole way on one small set; what was not measured is not called reached."""
+    asked = label_report.Asked(seeds=2, few=2, random=2, workers=1, names=("dpo_en",))
+    found = label_report.measure(shared / "data", asked, lambda what, done, total: None)
+    text = "\n".join(label_report.markdown(found, "the command", asked))
+    assert "| AUROC at 20 %, hh_harmless | - | ≥ 0.69 | **no** | - |" in text
+    known = [r["auroc"] for r in found["flips"] if r["fault"] == "flips" and r["rate"] == 0.2 and r["vectors"]]
+    assert f"| AUROC at 20 %, dpo_en | {np.mean(known):.3f} | ≥ 0.66 |" in text and len(known) == 2
+    wanted = bounds.all_of(found)
+    assert f"{sum(b.holds for b in wanted)} of {len(wanted)} figures are reached." in text

@@ -19,6 +19,7 @@ import pytest
 from written import bytes_of, dropped, loaded, report_of, write_lines
 
 import prefdata
+from prefdata.pipeline import load
 from prefdata.stage import shipped
 
 SAMPLE = Path(prefdata.__file__).parent / "samples/planted.jsonl"
@@ -485,7 +486,7 @@ def test_only_and_skip(cli, rows):
         "near_duplicate",
     ]
     skipped = stages_of(cli("audit", rows, "--json", "--skip", "near_duplicate,contradiction"))
-    assert skipped == ["malformed", "exact_duplicate", "similar_responses", "token_length"]
+    assert skipped == [n for n in load("default")[0].names if n not in ("near_duplicate", "contradiction")]
 
 
 @pytest.mark.parametrize("name", ["certain", "default", "strict", "full"])
@@ -987,7 +988,7 @@ def test_explain_row_of_a_run_over_our_own_output(cli, finished, tmp_path):
         assert document["row"] == at and document["pair"]["prompt"] == row["prompt"]
         gone = {r["pd_id"]: r["pd_stage"] for r in dropped(tmp_path / "two")}
         assert (document["state"], document["decisions"][-1]["stage"]) == (
-            ("dropped", gone[row["pd_id"]]) if row["pd_id"] in gone else ("kept", "token_length")
+            ("dropped", gone[row["pd_id"]]) if row["pd_id"] in gone else ("kept", load("default")[0].names[-1])
         )
 
 

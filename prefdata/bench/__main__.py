@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 import tempfile
 from collections.abc import Callable
@@ -44,14 +43,19 @@ def main(arguments: list[str] | None = None) -> int:
     reading.add_argument("--rows", type=int, default=20_000)
     reading.add_argument("--rounds", type=int, default=5)
     reading.add_argument("--seed", type=int, default=1)
-    labels = commands.add_parser("labels", help="label_noise on published sets with planted flips, beside what it must reach")
+    labels = commands.add_parser(
+        "labels", help="label_noise on published sets with planted flips, beside what it must reach"
+    )
     labels.add_argument("--data", type=Path, required=True, help="folder of the published sets")
     labels.add_argument("--sets", type=lambda text: text.split(","), help="some of them only, by name")
-    labels.add_argument("--seeds", type=int, default=20, help="runs with planted flips; the slower kinds have 5 at most")
+    labels.add_argument(
+        "--seeds", type=int, default=20, help="runs with planted flips; the slower kinds have 5 at most"
+    )
     labels.add_argument("--random", type=int, default=100, help="runs with labels drawn by chance")
     labels.add_argument("--workers", type=int, default=2)
     labels.add_argument("--tokenizer", help="folder of a fast tokenizer; default: SmolLM2 or DeepSeek if installed")
     labels.add_argument("--out", type=Path, help="also write the report there")
+    labels.add_argument("--kept", type=Path, help="file for finished runs, so that an interrupted report goes on")
     labels.add_argument("--records", type=Path, help="also write every run's figures there, as JSON")
     for one in (corpus, speed):
         one.add_argument("--from", dest="sources", type=Path, nargs="+", default=[], help="text, JSON, JSONL (.gz)")
@@ -69,7 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
         with tempfile.TemporaryDirectory(prefix="prefdata-bench-") as scratch:
             told = partial(print, file=sys.stderr, flush=True)
             if options.command == "labels":
-                print(_labels(options, Path(scratch), ["python", "-m", "prefdata.bench", *given], told))
+                print(_labels(options, Path(scratch), told))
                 return 0
             if options.command == "reading":
                 print(reading_cost.run(options.rows, options.rounds, options.seed, Path(scratch), told))
@@ -89,11 +93,11 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _labels(options: argparse.Namespace, scratch: Path, command: list[str], told: Callable[[str], None]) -> str:
+def _labels(options: argparse.Namespace, scratch: Path, told: Callable[[str], None]) -> str:
     """Make the report on wrong labels, and write it where it was asked for."""
     folder, _ = tokenizer.find(options.tokenizer, scratch, sentences.read([]).languages[0].sentences)
     few, sets = min(5, options.seeds), options.sets or tuple(SETS)
-    asked = label_report.Asked(options.seeds, few, options.random, options.workers, str(folder), sets)
+    asked = label_report.Asked(options.seeds, few, options.random, options.workers, str(folder), sets, options.kept)
 
     def tell(what: str, done: int, total: int) -> None:
         if done == total or done % 100 == 0:
@@ -102,7 +106,10 @@ def _labels(options: argparse.Namespace, scratch: Path, command: list[str], told
     found = label_report.measure(options.data, asked, tell)
     if options.records:
         options.records.write_text(json.dumps(found), encoding="utf-8")
-    text = "\n".join(label_report.markdown(found, shlex.join(command), asked))
+    # Where the data lie and what is written beside the report decides no figure.
+    some = f" --sets {','.join(options.sets)}" if options.sets else ""
+    command = f"python -m prefdata.bench labels --data FOLDER --seeds {options.seeds} --random {options.random}{some}"
+    text = "\n".join(label_report.markdown(found, command, asked))
     if options.out:
         options.out.write_text(text, encoding="utf-8")
     return text

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from prefdata.bench import tables, worth
 from prefdata.bench.public_sets import SETS
+from prefdata.bench.quality import mean_sd
 from prefdata.bench.tables import Record
 
 AUROC = {
@@ -35,7 +36,9 @@ class Bound(NamedTuple):
     @property
     def holds(self) -> bool:
         """Whether the figure is within its bound; one that was not measured is not."""
-        return self.measured is not None and (self.measured >= self.bound if self.least else self.measured <= self.bound)
+        return self.measured is not None and (
+            self.measured >= self.bound if self.least else self.measured <= self.bound
+        )
 
 
 def all_of(found: Mapping[str, Any]) -> list[Bound]:
@@ -52,7 +55,9 @@ def _ranking(at: Sequence[Record]) -> Iterator[Bound]:
     auroc = {name: _mean([r for r in at if r["set"] == name], "auroc") for name in SETS}
     yield from (Bound(f"AUROC at 20 %, {name}", auroc[name], least) for name, least in AUROC.items())
     known = [value for value in auroc.values() if value is not None]
-    yield Bound(f"AUROC at 20 %, mean of {len(SETS)}", sum(known) / len(known) if len(known) == len(SETS) else None, MEAN_AUROC)
+    yield Bound(
+        f"AUROC at 20 %, mean of {len(SETS)}", sum(known) / len(known) if len(known) == len(SETS) else None, MEAN_AUROC
+    )
     for name, least in PRECISION.items():
         yield Bound(f"P@k at 20 %, {name}", _mean([r for r in at if r["set"] == name], "pk"), least)
 
@@ -60,7 +65,9 @@ def _ranking(at: Sequence[Record]) -> Iterator[Bound]:
 def _gate(labels: Sequence[Record], uniform: Sequence[Record], sampled: Sequence[Record]) -> Iterator[Bound]:
     for f in tables.over_seeds([r for r in labels if r["fault"] == "random"], ("set",), ("auroc", "signal")):
         yield Bound(f"no_signal on random labels, {f['set']}", 1 - f["signal"]["mean"], 0.97)
-        yield Bound(f"distance of AUROC from 0.5 on random labels, {f['set']}", abs(f["auroc"]["mean"] - 0.5), 0.03, False)
+        yield Bound(
+            f"distance of AUROC from 0.5 on random labels, {f['set']}", abs(f["auroc"]["mean"] - 0.5), 0.03, False
+        )
     for name, n in SIGNAL:
         some = [r for r in (sampled if n else uniform) if r["set"] == name and r["rate"] == AT]
         yield Bound(f"signal at 20 %, {name}{f', {n:,} pairs' if n else ''}", _mean(some, "signal"), 0.95)
@@ -103,7 +110,7 @@ def _other(found: Mapping[str, Any]) -> Iterator[Bound]:
 
 
 def _mean(records: Sequence[Record], name: str) -> float | None:
-    mean, _, n = tables.mean_sd(r.get(name) for r in records)
+    mean, _, n = mean_sd(r.get(name) for r in records)
     return mean if n else None
 
 

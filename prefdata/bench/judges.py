@@ -20,6 +20,7 @@ from prefdata.bench.quality import ranking
 from prefdata.bench.tables import markdown, number
 from prefdata.errors import InputError
 from prefdata.noise.annotators import Votes, dawid_skene, majority
+from prefdata.noise.ruling import Ruling
 
 FILE = "llmbar/judge_votes_with_gold.jsonl.gz"
 Floats = npt.NDArray[np.float64]
@@ -28,8 +29,8 @@ Floats = npt.NDArray[np.float64]
 def measure(data: Path, work: Path) -> dict[str, Any]:
     """Accuracy of majority and of Dawid-Skene, and whether the classifier, fitted to the labels that each gives, adds to it.
 
-    ``alone`` is the AUROC of "this label is wrong" by the votes alone, ``classifier`` by the classifier, ``both`` by the sum of their
-    log-odds; ``right`` is the share of gold labels that each has right, ``signal`` the gate's verdict.
+    ``alone`` is the AUROC of "this label is wrong" by the votes alone, ``classifier`` by the classifier, ``both`` by the ``flip_prob`` that
+    the stage makes of them; ``right`` is the share of gold labels that each has right, ``signal`` the gate's verdict.
     """
     path = data / FILE
     if not path.is_file():
@@ -60,13 +61,13 @@ def _judged(share: Floats, gold: npt.NDArray[np.int64], detector: Detector) -> d
     right = np.where(share == 0.5, 0.5, label == gold)
     wrong = label != gold
     found = detector.detect(label < 0)
-    sure = np.clip(np.where(label > 0, share, 1 - share), 1e-6, 1 - 1e-6)
-    odds = np.log(sure / (1 - sure))
-    by = {"alone": odds, "classifier": found.margins, "both": odds + found.margins}
-    better = np.where(odds + found.margins < 0, -label, label) == gold
+    doubt = np.clip(np.where(label > 0, 1 - share, share), 1e-6, 1 - 1e-6)  # how likely the votes think the label wrong
+    ruling = Ruling.of(found.margins, found.side, found.group, found.seed, wrong=doubt)
+    turned = np.where(ruling.flip > 0.5, -label, label)
     return {
-        "right": float(right.mean()), "signal": found.signal, "right_both": float(better.mean()),
-        **{name: ranking(wrong, -m)["auroc"] for name, m in by.items()},
+        "right": float(right.mean()), "signal": found.signal, "right_both": float((turned == gold).mean()),
+        "alone": ranking(wrong, doubt)["auroc"], "classifier": ranking(wrong, -found.margins)["auroc"],
+        "both": ranking(wrong, ruling.flip)["auroc"],
     }  # fmt: skip
 
 

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from prefdata.bench import faults, flips, peers, sections
+from prefdata.bench import faults, peers, sections
 from prefdata.bench.detector import STAGE
 from prefdata.bench.flips import Gain, Noise, prepared
+from prefdata.bench.kept import Tell, run_all
 from prefdata.bench.public_sets import PairSet, read_set
-from prefdata.engines import engine
 from prefdata.errors import ConfigError, near_or_all
 
 WRONG_LABELS = ("flips", "length", "annotators", "random")
 FAULTS = (*WRONG_LABELS, *faults.STAGES, "shortcut")
 PEER_RATE = 0.2
-Tell = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -76,22 +75,6 @@ def bench(sources: Mapping[str, Any], asked: Asked, tell: Tell, **options: Any) 
         out["rows"], out["shortcuts"] = _of_rows(sets, asked, tell)
     out["notes"] = _notes(asked)
     return out
-
-
-def run_all(tasks: Sequence[Noise | Gain], workers: int, tell: Tell) -> list[Any]:
-    """What each task found, run by so many processes."""
-    machine = engine("local", workers)
-    ready = 0
-
-    def count(i: int, got: Any) -> None:
-        nonlocal ready
-        ready += 1
-        tell("planting", ready, len(tasks))
-
-    try:
-        return machine.map(flips.do, tasks, count) if tasks else []
-    finally:
-        machine.close()
 
 
 def _labels(asked: Asked) -> bool:

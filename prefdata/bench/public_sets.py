@@ -15,7 +15,7 @@ import numpy as np
 
 from prefdata.decisions import Index, Signals
 from prefdata.engines import engine
-from prefdata.errors import InputError
+from prefdata.errors import ConfigError, InputError, near_or_all
 from prefdata.intake import detect, opened
 from prefdata.pairs import SIDES
 from prefdata.pipeline import Pipeline, load
@@ -121,6 +121,8 @@ def published(
 ) -> Iterator[PairSet]:
     """The published sets of ``SETS`` that ``folder`` holds, one after the other; InputError names a file that is not there."""
     for name in names:
+        if name not in SETS:
+            raise ConfigError(f"--sets {name}: no such set", hint=near_or_all(name, SETS))
         paths = [folder / file for file in SETS[name].files]
         for path in paths:
             if not path.is_file():

@@ -22,6 +22,7 @@ C_DENSE, C_SPARSE = 0.002, 1.0
 # The stack's prior: means and standard deviations of the weights of the two models, and of each further vote.
 PRIOR, SPREAD = np.array([0.7, 0.2]), np.array([0.3, 0.3])
 VOTE_SPREAD = 1.0
+LARGE, FEW = 20_000, 5  # in larger sets words are learnt with fewer folds left out: each fit has enough to learn from
 
 
 def folds_of(group: U64, folds: int, seed: int) -> npt.NDArray[np.int64]:
@@ -43,12 +44,12 @@ class Scorer:
     def fitted(cls, evidence: Evidence, folds: int, seed: int) -> tuple[Scorer, Floats]:
         """The models, and the margins (n,) of the rows they were fitted on, each by models that did not see it."""
         fold = folds_of(evidence.group, folds, seed)
-        out = [fold == k for k in range(folds)]
-        dense = np.stack(newton(evidence.dense, C_DENSE, out))
-        sparse = np.stack(list(descent(evidence.sparse, C_SPARSE, out)))
+        few = folds if len(fold) <= LARGE else min(FEW, folds)
+        dense = newton(evidence.dense, C_DENSE, fold, folds)
+        sparse = descent(evidence.sparse, C_SPARSE, fold % few, few)[np.arange(folds) % few]
         found = cls(dense, sparse, np.empty((0, 0)), seed)
         parts = found._parts(evidence, fold)
-        own = cls(dense, sparse, np.stack([_stacked(parts[~rows]) for rows in out]), seed)
+        own = cls(dense, sparse, np.stack([_stacked(parts[fold != k]) for k in range(folds)]), seed)
         return own, own._sum(parts, fold)
 
     def of(self, evidence: Evidence) -> Floats:

@@ -24,10 +24,8 @@ from prefdata.words import Words
 Array = npt.NDArray[np.float32]
 U64 = npt.NDArray[np.uint64]
 
-BITS, MIN_TEXTS = (
-    20,
-    3,
-)  # words and word pairs are hashed to 2^20 columns; those in fewer answers than that are left out
+BITS = 20  # words and word pairs are hashed to 2^20 columns
+MIN_TEXTS, MIN_SHARE = 3, 1e-4  # those in fewer answers, or in a smaller share of them, are left out
 SIGN, CLIP, NORM = 0.5, 4.0, 6.0
 NEAR = 0.8  # Jaccard index of word pairs from which two prompts must share a fold
 PER_COLUMN = ("style", "statistics")  # blocks whose columns are scaled one by one; the others are vectors
@@ -142,7 +140,7 @@ class Features:
         scales = {name: _scale(name, block[order]) for name, block in raw.blocks.items()}
         counts = _counted(raw)
         texts = np.bincount(counts.indices, minlength=1 << BITS)
-        keep = texts >= MIN_TEXTS
+        keep = texts >= max(MIN_TEXTS, MIN_SHARE * counts.shape[0])
         column = np.where(keep, np.cumsum(keep) - 1, -1).astype(np.int32)
         idf = (np.log((1 + counts.shape[0]) / (1 + texts[keep])) + 1).astype(np.float32)
         out = cls(stage, scales, _root(votes[order], axis=0), column, idf)

@@ -22,7 +22,9 @@ Floats = npt.NDArray[np.float64]
 FOLDS = 10
 EDGE = 4  # words of a beginning or an ending
 Z = 1.959963984540054
-WIDER = 1.25  # folds share rows: what is measured on random labels scatters by so much more than rows of their own would
+WIDER = (
+    1.25  # folds share rows: what is measured on random labels scatters by so much more than rows of their own would
+)
 
 
 @dataclass(frozen=True)
@@ -202,7 +204,9 @@ def named(traits: Any, first: Ints, fold: npt.NDArray[np.int8], prompts: U64, mo
     sums = sparse.csr_matrix((found.data, (group[found.row], found.col)), shape=(group.max() + 1, traits.shape[1]))
     of_prompt = np.zeros(group.max() + 1, np.int64)
     of_prompt[group] = fold
-    by_fold = sparse.csr_matrix((np.ones(len(of_prompt)), (of_prompt, np.arange(len(of_prompt)))), shape=(FOLDS, len(of_prompt)))
+    by_fold = sparse.csr_matrix(
+        (np.ones(len(of_prompt)), (of_prompt, np.arange(len(of_prompt)))), shape=(FOLDS, len(of_prompt))
+    )
     won = np.asarray((by_fold @ sums).todense())
     spread = np.asarray((by_fold @ sums.multiply(sums)).todense())
     count = np.zeros(won.shape)
@@ -247,7 +251,9 @@ def recurring(chosen: U64, rejected: U64, prompts: U64, least: int) -> list[Name
     first = np.flatnonzero(new)
     net = np.add.reduceat(np.where(at < n, 1, -1), first) if len(at) else np.zeros(0, np.int64)
     of = answer[first]
-    total, won = (np.bincount(of, net_is, minlength=int(often.sum())).astype(np.int64) for net_is in (net != 0, net > 0))
+    total, won = (
+        np.bincount(of, net_is, minlength=int(often.sum())).astype(np.int64) for net_is in (net != 0, net > 0)
+    )
     asked = np.flatnonzero(total >= least)
     tail = binom.cdf(np.minimum(won, total - won)[asked], total[asked], 0.5) * 2
     sure = asked[tail <= 0.05 / max(1, len(asked))]

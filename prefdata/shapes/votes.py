@@ -164,5 +164,6 @@ def _majority(votes: Sequence[float | None], whose: Sequence[str], said: str) ->
     strength = abs(sum(v for v, _ in cast)) / len(cast) if label else 0.0
     extra: dict[str, Any] = {"pd_votes": len(cast), "pd_agreement": most / len(cast), "pd_strength": strength}
     extra[ANNOTATIONS] = [-s for s in signs] if label < 0 else signs
-    extra[ANNOTATORS] = [who for _, who in cast] if any(who for _, who in cast) else None
+    if any(who for _, who in cast):
+        extra[ANNOTATORS] = [who for _, who in cast]
     return judged.Verdict(label, words, extra)

@@ -188,7 +188,7 @@ class DomainBalance(Stage):
         counts, kept = found.counts, found.counts
         fitting = mix.capped(counts[among])
         if fitting is None:
-            return counts, [_not_reached(counts, "leaving rows out, down to one of each domain, does not do it")]
+            return counts, [_not_reached(counts, "leaving rows out does not do it")]
         kept[among] = fitting
         gone = int((counts - kept).sum())
         if gone > self.max_dropped * len(out):

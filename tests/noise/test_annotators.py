@@ -92,7 +92,7 @@ def test_planted_accuracies_are_found_and_better_than_the_majority():
     assert np.isnan(found.right[~voted]).all() and np.isnan(majority(votes)[~voted]).all()
 
 
-@pytest.mark.parametrize(("symmetric", "ties"), itertools.product((True, False), repeat=2))
+@pytest.mark.parametrize(("symmetric", "ties"), [*itertools.product((True, False), repeat=2)])
 def test_each_step_makes_the_votes_more_likely(symmetric, ties):
     votes, _ = planted((0.9, 0.7, 0.6), ties=0.2, items=200)
     found = dawid_skene(votes, symmetric=symmetric, ties=ties)
@@ -146,7 +146,7 @@ def test_published_judges(shared, capsys):
     path = shared / "data/llmbar/judge_votes_with_gold.jsonl.gz"
     if not path.exists():
         pytest.skip(f"{path} is not there")
-    rows = [json.loads(line) for line in gzip.open(path, "rt", encoding="utf-8")]
+    rows = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
     gold = np.array([r["gold"] == 1 for r in rows])
     subset = np.array([r["subset"] for r in rows])
     votes = votes_of(rows, lambda v: f"{v['judge']} {v['order']}")

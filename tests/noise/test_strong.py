@@ -1,5 +1,7 @@
 """Features of a sentence encoder and a causal language model, with tiny random models made on the spot."""
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -38,14 +40,13 @@ def batch(rows):
     return Pairs.of([Pair(*r) for r in rows])
 
 
-def plain(folder, prompt, answer, layer, prompt_tokens=96, answer_tokens=112):
+def plain(folder, prompt, answer, layer, prompt_tokens=96, answer_tokens=112, before="<eos>", after="\n\n"):
     """The statistics and the pooled layer, token by token."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder).eval()
-    x = tokenizer(prompt + "\n\n", add_special_tokens=False)["input_ids"][-prompt_tokens:]
-    y = tokenizer(answer, add_special_tokens=False)["input_ids"][:answer_tokens]
-    begin = [tokenizer.eos_token_id]
+    before, x, after, y = (tokenizer(t, add_special_tokens=False)["input_ids"] for t in (before, prompt, after, answer))
+    x, y = x[-prompt_tokens:], y[:answer_tokens]
 
     def said(head):
         out = []
@@ -55,10 +56,10 @@ def plain(folder, prompt, answer, layer, prompt_tokens=96, answer_tokens=112):
             out.append(float(logits[token] - torch.logsumexp(logits, 0)))
         return np.array(out)
 
-    given, alone = said(begin + x), said(begin)
+    given, alone = said(before + x + after), said(before + after)
     pmi = given - alone
     with torch.no_grad():
-        states = model(torch.tensor([begin + x + y]), output_hidden_states=True).hidden_states[layer]
+        states = model(torch.tensor([before + x + after + y]), output_hidden_states=True).hidden_states[layer]
     pooled = states[0, -len(y) :].numpy().mean(0)
     values = [given.sum(), given.mean(), given.min(), given.std(), alone.sum(), alone.mean()]
     values += [pmi.sum(), pmi.mean(), pmi[:BEGIN].mean(), (pmi > 0).mean()]
@@ -80,6 +81,24 @@ def test_long_texts_are_read_by_their_end_and_their_beginning(lm):
     got = Strong(None, lm, prompt_tokens=7, answer_tokens=5).features(batch([(p, c, r)]))["statistics"][0]
     expected = plain(lm, p, c, 2, 7, 5)[0] - plain(lm, p, r, 2, 7, 5)[0]
     np.testing.assert_allclose(got, expected, atol=2e-4, rtol=1e-4)
+
+
+def test_a_model_of_chats_reads_the_prompt_in_its_template(lm, tmp_path):
+    from transformers import AutoTokenizer
+
+    shutil.copytree(lm, tmp_path / "chat")
+    tokenizer = AutoTokenizer.from_pretrained(lm)
+    tokenizer.chat_template = "<eos>you: {{ messages[0]['content'] }}\nme: "
+    tokenizer.save_pretrained(tmp_path / "chat")
+    p, c, r = ROWS[0]
+    got = Strong(None, str(tmp_path / "chat")).features(batch([ROWS[0]]))["statistics"][0]
+    of_template = {"before": "<eos>you: ", "after": "\nme: "}
+    expected = plain(lm, p, c, 2, **of_template)[0] - plain(lm, p, r, 2, **of_template)[0]
+    np.testing.assert_allclose(got, expected, atol=2e-4, rtol=1e-4)
+    tokenizer.chat_template = "{{ raise_exception('two messages, please') }}"
+    tokenizer.save_pretrained(tmp_path / "chat")
+    with pytest.raises(ConfigError, match="chat template fails: two messages, please"):
+        Strong(None, str(tmp_path / "chat"), layer=1).features(batch([ROWS[0]]))
 
 
 def test_a_pair_that_is_turned_round_has_the_negated_features_and_batches_do_not_matter(lm, sentences):

@@ -82,6 +82,61 @@ def test_a_gold_label_counts_before_votes_which_are_carried(tmp_path):
     assert [r["chosen"] for r in kept] == ["two", "two"] and source["shape"] == "two_answers" and kept[0]["votes"]
 
 
+def cast(rows):
+    return {r["id"]: (r["pd_annotations"], r.get("pd_annotators")) for r in rows}
+
+
+def test_single_votes_and_whose_they_are(tmp_path):
+    """1 for the answer that is called chosen, -1 for the other, 0 for a tie; a missing vote is left out."""
+    rows = [
+        asked(0, 1, 1, 2),
+        asked(1, 2, 0, 2),
+        asked(2, None, 2, "garbage"),
+        asked(3, 1, 2, None),
+        asked(4, None, None, None),
+    ]
+    kept, gone, _ = made(tmp_path, rows)
+    names = ["annotator1", "annotator2", "annotator3"]
+    assert cast(kept) == {0: ([1, 1, -1], names), 1: ([1, 0, 1], names), 2: ([1], names[1:2])}
+    assert cast(gone) == {3: ([1, -1], names[:2]), 4: (None, None)}  # a tie: in the order of the source
+
+
+def test_names_in_a_list_of_votes_and_none(tmp_path):
+    rows = [
+        {"id": i, "prompt": "?", "output_1": "one", "output_2": "two", "votes": v}
+        for i, v in enumerate([[1, 2, 2], [2, 0, 2]])
+    ]
+    kept, _, _ = made(tmp_path, rows)
+    assert cast(kept) == {0: ([-1, 1, 1], None), 1: ([1, 0, 1], None)} and "pd_annotators" not in kept[0]
+    judged = [{**r, "votes": [{"judge": f"j{k}", "vote": v} for k, v in enumerate(r["votes"])]} for r in rows]
+    del judged[1]["votes"][0]["judge"]
+    kept, _, _ = made(tmp_path, judged)
+    assert cast(kept) == {0: ([-1, 1, 1], ["j0", "j1", "j2"]), 1: ([1, 0, 1], ["", "j1", "j2"])}
+
+
+def test_single_votes_of_rows_are_turned_with_their_answers(tmp_path):
+    rows = [
+        {**judgement("p1", "a-is-better"), "id": 0}, {**judgement("p2", "a-is-slightly-better", turned=True), "id": 0},
+        {**judgement(7, "b-is-better"), "id": 0}, {**judgement("p3", None), "id": 0},
+    ]  # fmt: skip
+    kept, _, _ = made(tmp_path, rows)
+    assert [(r["chosen"], r["pd_annotations"], r["pd_annotators"]) for r in kept] == [
+        ("two", [-1, 1, 1], ["p1", "p2", "7"])
+    ]
+
+
+def test_a_pair_that_is_turned_round_takes_its_votes_along(tmp_path):
+    (tmp_path / "turns.py").write_text(
+        "from typing import ClassVar\nimport prefdata\n\nclass Turns(prefdata.Stage):\n"
+        '    """Turns."""\n    reasons: ClassVar = {"wrong": "x"}\n    def decide(self, signals):\n'
+        "        out = prefdata.Decisions(signals.index)\n        out.mark(signals.index == 0, 'swap', 'wrong')\n        return out\n"
+    )
+    (tmp_path / "p.yaml").write_text("version: 1\nstages:\n  - malformed\n  - ./turns.py\n")
+    prefdata.clean([asked(0, 1, 1, 2), asked(1, 2, 0, 2)], tmp_path / "out", pipeline=str(tmp_path / "p.yaml"))
+    kept = pq.read_table(tmp_path / "out/data/train").to_pylist()
+    assert [(r["chosen"], r["pd_annotations"]) for r in kept] == [("two", [-1, -1, 1]), ("two", [1, 0, 1])]
+
+
 def judgement(who, label, prompt="Question?", turned=False, **more):
     answers = ("two", "one") if turned else ("one", "two")
     return {

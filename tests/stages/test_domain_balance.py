@@ -191,6 +191,7 @@ def test_languages(run):
     unclear = [
         "Yes.",
         "ok",
+        "Sort: pelican, tuna, tango, salsa, gnu",
         "x = [i ** 2 for i in (1, 2, 3)]; y = {k: v}",
         "1 + 1 = ?",
         "```\nthe code of all of this\n```",
@@ -218,7 +219,7 @@ def topical(n=60):
     rnd = random.Random(3)
     return [
         {
-            "prompt": " ".join(["tell", "me", "about", *rnd.sample(words.split(), 6)]),
+            "prompt": " ".join(["tell", "me", "about", *rnd.sample(words.split(), 6), "!" * (words is MUSIC)]),
             "chosen": f"Yes {i}.",
             "rejected": "No.",
         }
@@ -327,8 +328,8 @@ def test_which_rows_go(run):
 @pytest.mark.parametrize(
     ("parameters", "why"),
     [
-        ({"max_share": 0.3}, "down to one of each domain"),  # three domains
-        ({"target": {"a": 0.98, "b": 0.01, "c": 0.01}}, "down to one of each domain"),
+        ({"max_share": 0.3}, "leaving rows out does not do it"),  # three domains
+        ({"target": {"a": 0.98, "b": 0.01, "c": 0.01}}, "leaving rows out does not do it"),
         ({"target": {"a": 0.5, "space": 0.5}}, "no row has the domain space"),
         ({"target": {"space": 1.0}}, "no row has a domain that it names"),
         ({"max_share": 0.5, "max_dropped": 0.1}, "30 of 90 pairs would have to go"),
