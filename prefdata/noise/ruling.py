@@ -40,7 +40,7 @@ class Ruling:
 
     @classmethod
     def of(
-        cls, margin: Floats, side: Array, group: U64, seed: int, rate: float | None = None, wrong: Floats | None = None
+        cls, margin: Floats, side: Array, group: U64, rate: float | None = None, wrong: Floats | None = None
     ) -> Ruling:  # fmt: skip
         """From out-of-fold margins; ``side`` and ``group`` as in ``Evidence``. ``rate`` is given by somebody who knows;
         ``wrong`` (n,) by annotators: how likely each label is wrong by their votes, NaN without a vote.
@@ -50,7 +50,7 @@ class Ruling:
         estimate, steepness = Rate(0.5), 0.0
         flip = np.full(len(margin), np.nan)
         if signal.there:
-            estimate = Rate.of(margin, group, seed)
+            estimate = Rate.of(margin, group)
         known = rate if rate is not None else estimate.value
         before: float | Floats | None = known
         if wrong is not None:

@@ -72,15 +72,15 @@ def margins(x: Any, fold: npt.NDArray[np.int8], c: float) -> Floats:
 
     ``x`` is dense or CSR, float32; columns are scaled by their root mean square, not centred: a sign would lose its meaning.
     """
-    left_out = [fold == f for f in range(FOLDS)]
-    out = np.zeros(x.shape[0])
-    dense = isinstance(x, np.ndarray)
-    if dense:
+    place, out = fold.astype(np.int64), np.zeros(x.shape[0])
+    if isinstance(x, np.ndarray):
         scale = np.sqrt(np.square(x, dtype=np.float64).mean(axis=0))
         x = (x / np.where(scale > 0, scale, 1)).astype(np.float32)
-    fits = logistic.newton(x, c, left_out) if dense else logistic.descent(x, c, left_out)
-    for rows, weights in zip(left_out, fits, strict=True):
-        out[rows] = x[rows] @ weights
+        fits = logistic.newton(x, c, place, FOLDS)
+    else:
+        fits = logistic.descent(x, c, place, FOLDS)
+    for f, weights in enumerate(fits):
+        out[fold == f] = x[fold == f] @ weights
     return out
 
 

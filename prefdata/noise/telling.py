@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prefdata.decisions import Finding, Signals
+from prefdata.noise.probability import ENOUGH
 from prefdata.noise.ruling import Ruling, Scores, self_check
 
 
@@ -14,7 +15,9 @@ def told(living: Signals, scores: Scores, ruling: Ruling, limit: float, folds: i
     n, signal, rate = len(living), ruling.signal, ruling.estimate
     there = "signal" if signal.there else "no_signal"
     text = f"the rest of the set agrees with {signal.agreement:.1%} of the labels (z {signal.z:.1f})"
-    text += "" if signal.there else ": no better than chance, so no label is called wrong"
+    if not signal.there:
+        few = f"with fewer than {ENOUGH} pairs" if n < ENOUGH else "no better than chance"
+        text = f"label_noise says nothing of single labels: {text}, {few}"
     out = [Finding("label_signal", there, n, text)]
     if not signal.there:
         return out
@@ -24,8 +27,11 @@ def told(living: Signals, scores: Scores, ruling: Ruling, limit: float, folds: i
         text = f"about {rate.value:.1%} of the labels are wrong (90 % interval {rate.low:.1%} to {rate.high:.1%})"
         out.append(Finding("noise_rate", rate.value, n, text, rate.low, rate.high))
     elif ruling.rate is None:
-        text = "the rate of wrong labels cannot be told from this set: pairs are ranked, none is called wrong; give rate or verified"
-        out.append(Finding("noise_rate_unknown", 1, n, text))
+        text = (
+            f"at most {rate.upper:.1%} of the labels are wrong; how many cannot be told from this set, so pairs are ranked and"
+            " none is called wrong: give label_noise.rate, or label_noise.verified, to act"
+        )
+        out.append(Finding("noise_rate_unknown", rate.upper, n, text))
     if ruling.rate is not None:
         sure = np.nan_to_num(ruling.flip) >= limit
         alone = sure & ~ruling.both

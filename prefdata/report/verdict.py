@@ -11,7 +11,10 @@ from prefdata.report.model import FindingReport, Issue, StageReport, Totals, Ver
 
 WORDED = {"<=": "at most", ">=": "at least", "<": "below", ">": "above"}
 _ALWAYS = ("length_not_checked", "contamination_not_checked")
-_IF_ANY = ("shared_prompts", "files_not_read", "kto_rows", "evaluation_prompts", "margin_unknown", "label_smoothing")
+_IF_ANY = (
+    "shared_prompts", "files_not_read", "kto_rows", "evaluation_prompts", "margin_unknown", "label_smoothing",
+    "noise_rate", "noise_rate_unknown", "noise_rate_verified",
+)  # fmt: skip
 _IF_ANY_KEPT = ("strong_shortcuts",)
 
 
@@ -21,6 +24,8 @@ def is_note(found: Finding | FindingReport) -> bool:
     """
     if found.name in _IF_ANY_KEPT:
         return bool(found.value) and found.when == "kept"
+    if found.name == "label_signal":
+        return found.value == "no_signal"
     return found.name in _ALWAYS or (found.name in _IF_ANY and bool(found.value))
 
 

@@ -154,7 +154,7 @@ class LabelNoise(Stage):
         votes = opinions.gathered(living, self.name(), out)
         scores = score(living, self.name(), votes, self.sample, self.folds, self._other(living))
         wrong = self._annotators(living, out)
-        ruling = Ruling.of(scores.margin, scores.side, scores.group, living.seed, self._rate(living, out), wrong)
+        ruling = Ruling.of(scores.margin, scores.side, scores.group, self._rate(living, out), wrong)
         place = np.flatnonzero(asked)
         out.score[place] = scores.margin
         out.flip_prob = np.full(len(out), np.nan, np.float32)

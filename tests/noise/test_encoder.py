@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from prefdata.errors import ConfigError, MissingExtra
-from prefdata.noise.encoder import Encoder, _Text
+from prefdata.noise.encoder import Encoder, _Network, _Text
 from prefdata.pairs import Pair, Pairs
 
 torch = pytest.importorskip("torch")
@@ -146,6 +146,19 @@ def test_the_two_texts_are_put_together_as_the_tokenizer_does(bert):
     assert ids == [2, *range(150, 160), 3, *range(100, 110), 3]  # each gets half
     assert text.join(long, r, 23)[0].tolist() == [2, *range(160 - 18, 160), 3, *r, 3]  # a short answer leaves its room
     assert text.join(p[:0], long, 23)[0].tolist() == [2, 3, *range(100, 120), 3]
+
+
+def test_a_text_has_one_score_whatever_stands_beside_it(bert):
+    """No dropout when scoring, and padding is not read."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(bert)
+    network = _Network(bert, tokenizer)
+    network.model.train()  # as training leaves it
+    texts = [np.array([t["input_ids"], t["token_type_ids"]]) for t in map(tokenizer, ["boat", " ".join(WORDS)], WORDS)]
+    alone = np.concatenate([network.scores([t], 8) for t in texts])
+    np.testing.assert_allclose(network.scores(texts, 8), alone, atol=1e-6)
+    assert alone[0] != alone[1]
 
 
 def test_what_cannot_be_loaded_is_said(bert, monkeypatch):
