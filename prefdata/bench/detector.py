@@ -35,7 +35,6 @@ class Found:
     margins: Floats
     side: Array
     group: npt.NDArray[np.uint64]
-    seed: int
 
     @cached_property
     def signal(self) -> bool:
@@ -44,7 +43,7 @@ class Found:
 
     def ruling(self, rate: float | None = None) -> Ruling:
         """What the stage makes of these margins, the rate given or not."""
-        return Ruling.of(self.margins, self.side, self.group, self.seed, rate)
+        return Ruling.of(self.margins, self.side, self.group, rate)
 
     def probability(self, rate: float) -> Floats:
         """``flip_prob`` (n,) where ``rate`` of the labels are wrong, gate off."""
@@ -80,4 +79,4 @@ class Detector:
         turned = self.evidence.flipped(wrong)
         margins = np.empty(len(wrong))
         margins[order] = Scorer.fitted(turned.rows(order), _folds(), seed)[1]
-        return Found(margins, turned.side, turned.group, seed)
+        return Found(margins, turned.side, turned.group)

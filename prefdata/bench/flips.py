@@ -127,7 +127,7 @@ def run(task: Noise) -> dict[str, Any]:
     out |= {**ranking(wrong, -found.margins), "signal": found.signal}
     if task.fault == "random":
         return out
-    given, rate = found.probability(true), probability.Rate.of(found.margins, found.group, found.seed)
+    given, rate = found.probability(true), probability.Rate.of(found.margins, found.group)
     out["ece_given"] = calibration_error(wrong, given)
     out["upper"], out["holds"] = rate.upper, rate.upper >= true
     if found.signal and rate.value is not None and rate.low is not None and rate.high is not None:

@@ -62,7 +62,7 @@ def _judged(share: Floats, gold: npt.NDArray[np.int64], detector: Detector) -> d
     wrong = label != gold
     found = detector.detect(label < 0)
     doubt = np.clip(np.where(label > 0, 1 - share, share), 1e-6, 1 - 1e-6)  # how likely the votes think the label wrong
-    ruling = Ruling.of(found.margins, found.side, found.group, found.seed, wrong=doubt)
+    ruling = Ruling.of(found.margins, found.side, found.group, wrong=doubt)
     turned = np.where(ruling.flip > 0.5, -label, label)
     return {
         "right": float(right.mean()), "signal": found.signal, "right_both": float((turned == gold).mean()),

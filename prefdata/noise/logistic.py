@@ -82,6 +82,6 @@ def _descend(x: Matrix, c: float, kept: npt.NDArray[np.bool_], start: Floats) ->
         gradient = w / c - x.T @ (slope(margin) * kept).astype(np.float32)
         return value / n, gradient.ravel() / n  # a mean, so that the tolerances mean the same for any n
 
-    options = {"maxiter": 200, "maxcor": 6, "gtol": 1e-6, "ftol": 1e-8}
+    options: Any = {"maxiter": 200, "maxcor": 6, "gtol": 1e-6, "ftol": 1e-8}
     found = minimize(loss, start.ravel(), jac=True, method="L-BFGS-B", options=options)
     return np.asarray(found.x, np.float64).reshape(start.shape)

@@ -15,6 +15,7 @@ Floats = npt.NDArray[np.float64]
 U64 = npt.NDArray[np.uint64]
 
 Z, AGREEMENT, ENOUGH = 3.0, 0.53, 100
+POINT_FROM = 400  # pairs from which the rate is told: of fewer, one model may fit as well as another
 # On random labels z has a standard deviation of about 1.25, since folds share rows: 3 is passed in about 1 % of sets.
 IDENTIFIED = 0.88
 """Agreement on right labels, implied by the fit even at the lower end of its interval, from which the rate is told.
@@ -100,9 +101,26 @@ class Rate:
         sums = np.bincount(np.unique(group, return_inverse=True)[1], score)
         wide = 1.645 * float(np.sqrt((sums**2).sum()) / np.maximum((score**2).sum(), 1e-12))
         low, high, agreement = max(0.0, e - wide), e + wide, float((margin > 0).mean())
-        if high >= 0.5 or (agreement - low) / (1 - 2 * low) < IDENTIFIED:
+        if len(margin) < POINT_FROM or high >= 0.5 or (agreement - low) / (1 - 2 * low) < IDENTIFIED:
             return cls(top)
         return cls(max(top, e), e, max(0.0, low - WIDER), min(0.5, high + WIDER))
+
+
+def follows(margin: Floats, wrong: Floats) -> float:
+    """How surely the margins speak of the truth and not of the annotators' common taste, as a z value.
+
+    Where labels are as likely wrong as right, margins that know the truth agree with half of them; margins that have learnt what
+    annotators like agree with as many as anywhere. ``wrong`` (n,) is how likely each label is wrong by the votes, NaN without.
+    """
+    known = ~np.isnan(wrong)
+    sign, sure = np.sign(margin[known]), 1 - 2 * wrong[known]
+    sure = sure - sure.mean() if len(sure) else sure
+    spread = float(sure @ sure)
+    if len(sign) < ENOUGH or spread < 1e-9:
+        return 0.0
+    slope = float(sure @ sign) / spread
+    rest = sign - sign.mean() - slope * sure
+    return slope / float(np.sqrt(rest @ rest / (len(sign) - 2) / spread))
 
 
 def upper(margin: Floats) -> float:

@@ -26,7 +26,8 @@ class Ruling:
     """Of n pairs: ``margin`` (log-odds that the label is right, by what the rest of the set shows), ``residual`` (the same
     without length and refusing), ``flip`` (probability that it is wrong, NaN where unknown), and what all of them say:
     the ``signal``, the ``rate`` of wrong labels (None where it is neither given nor identified) with its bounds in
-    ``estimate``, and how much of the margins is ``length``.
+    ``estimate``, how much of the margins is ``length``, and whether they were ``heard`` at all: not without a signal, nor where
+    annotators voted and the margins may be their common taste.
     """
 
     margin: Floats
@@ -37,6 +38,7 @@ class Ruling:
     rate: float | None
     steepness: float
     length: float
+    heard: bool
 
     @classmethod
     def of(
@@ -56,12 +58,13 @@ class Ruling:
         if wrong is not None:
             usual = np.nanmean(wrong) if known is None else known
             before = np.where(np.isnan(wrong), usual, np.clip(wrong, 1e-4, 1 - 1e-4))
-        if before is not None and signal.there:
+        heard = signal.there and (wrong is None or probability.follows(margin, wrong) >= probability.Z)
+        if before is not None and heard:
             steepness = probability.fitted(margin, before)[0]
             flip = probability.flip_probability(margin, steepness, before)
-        elif wrong is not None:  # the classifier has nothing to add
+        elif wrong is not None:
             flip = wrong.astype(np.float64)
-        return cls(margin, residual, flip, signal, estimate, known, steepness, length)
+        return cls(margin, residual, flip, signal, estimate, known, steepness if wrong is None else 0.0, length, heard)
 
     @property
     def both(self) -> Bools:

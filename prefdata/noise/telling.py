@@ -19,24 +19,29 @@ def told(living: Signals, scores: Scores, ruling: Ruling, limit: float, folds: i
         few = f"with fewer than {ENOUGH} pairs" if n < ENOUGH else "no better than chance"
         text = f"label_noise says nothing of single labels: {text}, {few}"
     out = [Finding("label_signal", there, n, text)]
+    decided = bool(np.isfinite(ruling.flip).any())
+    if decided:
+        sure = np.nan_to_num(ruling.flip) >= limit
+        text = f"pairs reach a probability of {limit:g} of a wrong label"
+        out.append(Finding("flip_prob_reached", int(sure.sum()), n, text, rows=_rows(living, np.flatnonzero(sure))))
     if not signal.there:
         return out
+    if not ruling.heard:
+        text = "what the set shows does not follow the annotators' certainty and may be their common taste: their votes alone count"
+        out.append(Finding("classifier_not_heard", 1, n, text))
     upper = f"at most {rate.upper:.1%} of the labels are wrong, if errors fall alike on all pairs"
     out.append(Finding("noise_rate_upper", rate.upper, n, upper))
     if rate.value is not None:
         text = f"about {rate.value:.1%} of the labels are wrong (90 % interval {rate.low:.1%} to {rate.high:.1%})"
         out.append(Finding("noise_rate", rate.value, n, text, rate.low, rate.high))
-    elif ruling.rate is None:
+    elif not decided:
         text = (
             f"at most {rate.upper:.1%} of the labels are wrong; how many cannot be told from this set, so pairs are ranked and"
             " none is called wrong: give label_noise.rate, or label_noise.verified, to act"
         )
         out.append(Finding("noise_rate_unknown", rate.upper, n, text))
-    if ruling.rate is not None:
-        sure = np.nan_to_num(ruling.flip) >= limit
+    if decided and ruling.heard:
         alone = sure & ~ruling.both
-        text = f"pairs reach a probability of {limit:g} of a wrong label"
-        out.append(Finding("flip_prob_reached", int(sure.sum()), n, text))
         text = "pairs reach it by their length or by refusing alone: they are not acted upon, read them"
         out.append(Finding("length_alone", int(alone.sum()), n, text, rows=_rows(living, np.flatnonzero(alone))))
     text = f"length alone explains {ruling.length:.0%} of the variation of the score"

@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import jinja2
 
 from prefdata.pairs import readable
-from prefdata.report.model import Example, Histogram, Report, Share
+from prefdata.report.model import Example, FindingReport, Histogram, Report, Share
 from prefdata.report.numbers import nice
 
 HOME = Path(__file__).parent / "templates"
@@ -114,6 +114,18 @@ def chart(data: Histogram, across: str = "scored") -> dict[str, Any]:
     }  # fmt: skip
 
 
+def compared(findings: Sequence[FindingReport]) -> list[dict[str, Any]]:
+    """Accuracies that were found over all sound pairs and over the kept ones, side by side; ``told`` is the later one."""
+    found: dict[str, dict[str, FindingReport]] = {}
+    for finding in findings:
+        if finding.covers is not None:
+            found.setdefault(finding.name, {})[finding.when] = finding
+    return [
+        {"name": name, "before": by.get("all"), "after": by.get("kept"), "told": by.get("kept") or by["all"]}
+        for name, by in found.items()
+    ]  # fmt: skip
+
+
 def embedded(value: Any) -> str:
     """JSON that no parser of HTML can leave: ``<`` and the two odd line ends are escaped."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
@@ -148,7 +160,7 @@ def _environment() -> jinja2.Environment:
     )  # fmt: skip
     made.filters.update(
         n=count, pct=percent, interval=interval, change=change, num=number, size=megabytes, visible=visible,
-        readable=readable, chart=chart,
+        readable=readable, chart=chart, compared=compared,
     )  # fmt: skip
     return made
 

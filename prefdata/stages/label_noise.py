@@ -173,7 +173,7 @@ class LabelNoise(Stage):
         act: Any = {"drop_top": "drop", "drop": "drop", "swap": "swap"}.get(self.action, "flag")
         doubted |= picked
         if act == "swap":
-            sure &= (votes < 0).sum(axis=1) + (ruling.signal.there & (ruling.margin < 0)) >= 2
+            sure &= (votes < 0).sum(axis=1) + (ruling.heard & (ruling.margin < 0)) >= 2
         picked &= sure
         out.mark(place[doubted & ~picked], "flag", "likely_flipped")
         out.mark(place[picked], act, "likely_flipped")
@@ -191,7 +191,7 @@ class LabelNoise(Stage):
                     )
                 top = ruling.top(ruling.rate or 0.0) if ruling.signal.there else ~everywhere
                 return top, everywhere
-            return np.nan_to_num(ruling.flip) >= self.min_flip_prob, ruling.both
+            return np.nan_to_num(ruling.flip) >= self.min_flip_prob, ruling.both if ruling.heard else everywhere
         if not votes.shape[1]:
             hint = "Give reward_models, a judge, a policy and its reference, or score columns."
             raise ConfigError(f"label_noise.rule={self.rule}: there are no further votes", hint=hint)

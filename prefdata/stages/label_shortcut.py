@@ -26,7 +26,7 @@ _FORMAT = {  # style counts, and what a reader calls them; tables are counted he
 _REFUSAL = {"starts_refusing": "a refusal at the beginning", "refusing": "words of refusal"}
 _TABLE_ROW = r"(?m)^[ \t]*\|.*\|[ \t]*$"
 _MODELS = ("model", "model_name", "generator", "policy", "source", "name")
-_NAMED, _ROWS, _LISTED = 5, 5, 50
+_NAMED, _NOTED, _ROWS, _LISTED = 5, 3, 5, 50
 _RARE = 5  # pairs: a phrase or a source that tells the answers of fewer apart is not looked at
 _PENALTY = {"first_words": 0.1, "stock_phrases": 0.1}  # C: many rare traits, each of which must not say much
 _COVERS = 0.2  # of the pairs: a shortcut on fewer is not told beside the verdict
@@ -108,9 +108,16 @@ class LabelShortcut(Stage):
                 name, found.accuracy, found.n, text if found.covers else "the answers do not differ in it", found.low, found.high,
                 tuple(seen.rows[best[margin[best] > 0]].tolist()), covers=found.covers,
             ))  # fmt: skip
-            if found.right >= self.strong and found.covers >= _COVERS and found.low > 0.5 and name not in _NOT_LEARNT:
+            by_design = name == "position" and found.right > 0.99  # the better answer always stands in one place
+            strong_here = found.right >= self.strong and found.covers >= _COVERS and found.low > 0.5
+            if strong_here and not by_design and name not in _NOT_LEARNT:
                 strong.append((found, _LEARNT.get(name, about.partition(",")[0])))
-        out.findings += [*_phrases(seen, edges, keys), *_sources(seen), *_answers(told, self.min_prompts), *_note(strong)]
+        out.findings += [
+            *_phrases(seen, edges, keys),
+            *_sources(seen),
+            *_answers(told, self.min_prompts),
+            *_note(strong),
+        ]
         return out
 
 
@@ -141,7 +148,10 @@ def _names(values: Any) -> list[str | None]:
 def _inside(info: Any) -> Any:
     """The author in what a source says of an answer (an object, or one as JSON)."""
     if isinstance(info, str):
-        info = orjson.loads(info)
+        try:
+            info = orjson.loads(info)
+        except orjson.JSONDecodeError:  # a column of the user's own
+            return None
     return next((v for tag in _MODELS if (v := info.get(tag)) is not None), None) if isinstance(info, dict) else None
 
 
@@ -158,7 +168,11 @@ def _shortcuts(seen: Seen, edges: Any, keys: Any) -> Iterator[tuple[str, Any, st
         yield name, gaps, _wins(gaps, list(parts.values()))
     ending, size = shortcuts.edge_of(keys)
     yield "first_words", edges[:, ~ending & (size <= 2)], "by the first word and the first two"
-    yield "stock_phrases", edges[:, np.where(ending, size > 1, size > 2)], "by frequent beginnings and endings of 2 to 4 words"
+    yield (
+        "stock_phrases",
+        edges[:, np.where(ending, size > 1, size > 2)],
+        "by frequent beginnings and endings of 2 to 4 words",
+    )
     authors, names = _by_author(seen)
     if len(names):
         yield "source", authors, f"by who wrote the answer, {len(names)} known"
@@ -177,14 +191,15 @@ def _wins(gaps: Any, parts: Sequence[str]) -> str:
     for gap, part in zip(gaps.T, parts, strict=True):
         if n := int((gap != 0).sum()):
             told.append(f"{part} {_percent(float((gap > 0).sum()) / n)} of {n:,}")
-    return f"the answer with more of it wins: {', '.join(told)}"
+    return f"how often the answer with more of it wins: {', '.join(told)}"
 
 
 def _by_author(seen: Seen) -> tuple[Any, Any]:
     """A column for each author, as ``shortcuts.indicators`` gives it, and their names."""
     sides = seen.sides("label_shortcut.source_chosen", "label_shortcut.source_rejected")
     known = [np.array([name is not None for name in side]) for side in sides]
-    names, number = np.unique(np.concatenate([s[k] for s, k in zip(sides, known, strict=True)]).astype(str), return_inverse=True)
+    told = np.concatenate([side[k] for side, k in zip(sides, known, strict=True)]).astype(str)
+    names, number = np.unique(told, return_inverse=True)
     keys = np.zeros((2, len(sides[0])), np.uint64)
     keys[np.stack(known)] = number + 1
     found, there = shortcuts.indicators(keys[0][:, None], keys[1][:, None], _RARE)
@@ -199,18 +214,16 @@ def _phrases(seen: Seen, edges: Any, keys: Any) -> Iterator[Finding]:
     for i, found in enumerate(shortcuts.named(edges, size, seen.fold, seen.prompts, _NAMED), 1):
         at, k = int(found.pairs[0]), found.trait
         words = seen.phrase(at, chosen=edges[at, k] > 0, ending=bool(ending[k]), words=int(size[k]))
-        text = f"the answer that {'ends' if ending[k] else 'begins'} with “{{phrase}}” wins {_counted(found)}"
+        text = f"the answer that {'ends' if ending[k] else 'begins'} with “{{phrase}}” wins {_percent(found.share)} of the {found.n:,} pairs in which the other one does not"
         yield _finding(f"phrase_{i}", found, text, seen.rows, words)
 
 
 def _sources(seen: Seen) -> Iterator[Finding]:
     authors, names = _by_author(seen)
-    for i, found in enumerate(shortcuts.named(authors, np.zeros(len(names), np.int64), seen.fold, seen.prompts, _NAMED), 1):
-        yield _finding(f"source_{i}", found, f"the answer of {names[found.trait]} wins {_counted(found)}", seen.rows)
-
-
-def _counted(found: Named) -> str:
-    return f"{_percent(found.share)} of the {found.n:,} pairs in which the other one is not of this kind"
+    same = np.zeros(len(names), np.int64)
+    for i, found in enumerate(shortcuts.named(authors, same, seen.fold, seen.prompts, _NAMED), 1):
+        text = f"the answer of {names[found.trait]} wins {_percent(found.share)} of its {found.n:,} pairs with answers of others"
+        yield _finding(f"source_{i}", found, text, seen.rows)
 
 
 def _answers(told: Signals, least: int) -> Iterator[Finding]:
@@ -225,7 +238,9 @@ def _answers(told: Signals, least: int) -> Iterator[Finding]:
         yield Finding(f"{name}s", len(some), len(told), text)
         for i, one in enumerate(some[:_NAMED], 1):
             share = one.share if does == "chosen" else 1 - one.share
-            said = f"one and the same answer stands under {one.n:,} prompts and is {does} under {_percent(share)} of them"
+            said = (
+                f"one and the same answer stands under {one.n:,} prompts and is {does} under {_percent(share)} of them"
+            )
             yield _finding(f"{name}_{i}", one, said, told.index)
 
 
@@ -241,9 +256,9 @@ def _note(strong: Sequence[tuple[Strength, str]]) -> Iterator[Finding]:
     by_what: dict[str, Strength] = {}
     for found, learnt in sorted(strong, key=lambda s: -s[0].accuracy):
         by_what.setdefault(learnt, found)
-    told = "; ".join(
-        f"“{learnt}” is right on {_percent(found.right)} of the {round(found.covers * found.n):,} pairs whose answers differ in it"
-        for learnt, found in by_what.items()
+    told = ", ".join(
+        f"“{learnt}” is right on {_percent(found.right)} of {round(found.covers * found.n):,} pairs"
+        for learnt, found in list(by_what.items())[:_NOTED]
     )
     n = max(found.n for found, _ in strong)
     text = f"A model can learn something simpler than quality here: {told}."

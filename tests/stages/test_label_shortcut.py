@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from frame import signals
+from written import report_of, write_lines
 
 import prefdata
 from prefdata.decisions import Signals
@@ -11,7 +12,6 @@ from prefdata.frame import measure_pairs
 from prefdata.pairs import Pair, Pairs
 from prefdata.spelling import spelled
 from prefdata.stages.label_shortcut import LabelShortcut
-from written import report_of, write_lines
 
 STAGE = LabelShortcut()
 WORDS = [f"word{i}" for i in range(600)]
@@ -48,7 +48,10 @@ SHORTCUTS = {
     "length_words": (lambda r: answer(r, 31, 60), answer),
     "length_characters": (lambda r: answer(r, 31, 60), answer),
     "format": (lambda r: f"{answer(r)}\n- {answer(r)}", lambda r: f"{answer(r)}\n{answer(r)}"),
-    "refusal": (lambda r: f"I'm sorry, but I cannot help. {answer(r)}", lambda r: f"Here you go, all of it. {answer(r)}"),
+    "refusal": (
+        lambda r: f"I'm sorry, but I cannot help. {answer(r)}",
+        lambda r: f"Here you go, all of it. {answer(r)}",
+    ),
     "first_words": (lambda r: f"Sure thing {answer(r)}", answer),
     "stock_phrases": (lambda r: f"{answer(r)} I hope this helps!", answer),
 }
@@ -69,7 +72,9 @@ def test_a_planted_shortcut_is_found_as_strong_as_it_is(name, share):
 def test_a_marker_on_some_pairs_counts_where_it_stands(share):
     """The others are a matter of chance: 0.5."""
     rng = np.random.default_rng(3)
-    rows = planted(rng, share, lambda r: f"**Note** {answer(r)}", answer, N // 4) + planted(rng, 0.5, answer, answer, N - N // 4)
+    rows = planted(rng, share, lambda r: f"**Note** {answer(r)}", answer, N // 4) + planted(
+        rng, 0.5, answer, answer, N - N // 4
+    )
     got = found([(f"{p} {i}", c, r) for i, (p, c, r) in enumerate(rows)])["format"]
     assert got.covers == pytest.approx(0.25)
     assert got.value == pytest.approx(0.25 * share + 0.75 * 0.5, abs=0.015)
@@ -194,7 +199,10 @@ def test_neither_the_order_of_the_rows_nor_the_cut_matters():
     two = of(signals([rows[i] for i in mixed], STAGE, batch=70, position=[places[i] for i in mixed]))
 
     def plain(got, names):
-        return {k: (f.value, f.low, f.high, f.n, f.text, f.covers, f.words, [names[i] for i in f.rows]) for k, f in got.items()}
+        return {
+            k: (f.value, f.low, f.high, f.n, f.text, f.covers, f.words, [names[i] for i in f.rows])
+            for k, f in got.items()
+        }
 
     assert plain(one, rows) == plain(two, [rows[i] for i in mixed])
 
@@ -237,9 +245,14 @@ def test_who_wrote_the_answer_is_read_from_columns(form):
     if form == "columns":
         columns = {"chosen-model": pa.array([n[0] for n in names]), "rejected-model": pa.array([n[1] for n in names])}
     elif form == "info":
-        columns = {f"pd_{s}_info": pa.array([{"model": n[k]} for n in names]) for k, s in enumerate(("chosen", "rejected"))}
+        columns = {
+            f"pd_{s}_info": pa.array([{"model": n[k]} for n in names]) for k, s in enumerate(("chosen", "rejected"))
+        }
     else:
-        columns = {f"pd_{s}_info": pa.array([f'{{"model": "{n[k]}"}}' for n in names]) for k, s in enumerate(("chosen", "rejected"))}
+        columns = {
+            f"pd_{s}_info": pa.array([f'{{"model": "{n[k]}"}}' for n in names])
+            for k, s in enumerate(("chosen", "rejected"))
+        }
     table = measure_pairs(Pairs.of([Pair(*r) for r in rows], columns), [STAGE])
     assert table["label_shortcut.source_chosen"].to_pylist() == [n[0] for n in names]
     assert table["label_shortcut.source_rejected"].to_pylist() == [n[1] for n in names]
@@ -263,7 +276,7 @@ PIPELINE = "version: 1\nstages: [malformed, exact_duplicate, label_shortcut]\n"
 def pipeline(tmp_path):
     path = tmp_path / "shortcut.yaml"
     path.write_text(PIPELINE)
-    return path
+    return str(path)
 
 
 def test_source_and_position_of_labelled_answers(tmp_path, pipeline):
@@ -279,7 +292,9 @@ def test_source_and_position_of_labelled_answers(tmp_path, pipeline):
 
 def test_chosen_and_rejected_have_no_position(tmp_path, pipeline):
     rows = planted(np.random.default_rng(61), 0.5, answer, answer, 200)
-    file = write_lines(tmp_path / "rows.jsonl", [dict(zip(("prompt", "chosen", "rejected"), r, strict=True)) for r in rows])
+    file = write_lines(
+        tmp_path / "rows.jsonl", [dict(zip(("prompt", "chosen", "rejected"), r, strict=True)) for r in rows]
+    )
     names = {f.name for f in prefdata.audit(file, pipeline=pipeline).findings}
     assert "length_words" in names
     assert not names & {"position", "source"}
@@ -319,5 +334,7 @@ def test_a_strong_shortcut_is_told_beside_the_verdict_once(cli, tmp_path, biased
 
 def test_a_weak_shortcut_is_not(cli, tmp_path, pipeline):
     rows = planted(np.random.default_rng(71), 0.6, *SHORTCUTS["length_words"], 600)
-    file = write_lines(tmp_path / "rows.jsonl", [dict(zip(("prompt", "chosen", "rejected"), r, strict=True)) for r in rows])
+    file = write_lines(
+        tmp_path / "rows.jsonl", [dict(zip(("prompt", "chosen", "rejected"), r, strict=True)) for r in rows]
+    )
     assert "simpler than quality" not in cli("audit", file, "--pipeline", pipeline).out
