@@ -34,7 +34,9 @@ def sigmoid(x: npt.ArrayLike) -> Floats:
 
 @dataclass(frozen=True)
 class Signal:
-    """How far the margins agree with the labels: ``z`` counts each prompt once, however many pairs it has."""
+    """How far the margins agree with the labels. ``z`` is that of their sum, each cut at twice their root mean square so that
+    no few decide; each prompt counts once, however many pairs it has.
+    """
 
     n: int
     agreement: float
@@ -43,12 +45,12 @@ class Signal:
     @classmethod
     def of(cls, margin: Floats, group: U64) -> Signal:
         """The signal in the margins of n pairs; a margin of zero is no opinion."""
-        sign = np.sign(margin)
-        sums = np.bincount(np.unique(group, return_inverse=True)[1], sign)
-        spread = float(np.sqrt((sums**2).sum()))
-        return cls(
-            len(sign), float((sign.mean() + 1) / 2) if len(sign) else 0.5, float(sign.sum() / spread) if spread else 0.0
-        )
+        root = float(np.sqrt((margin**2).mean())) if len(margin) else 0.0
+        if not root:
+            return cls(len(margin), 0.5, 0.0)
+        weight = np.clip(margin / root, -2, 2)
+        sums = np.bincount(np.unique(group, return_inverse=True)[1], weight)
+        return cls(len(margin), float((np.sign(margin).mean() + 1) / 2), float(sums.sum() / np.sqrt((sums**2).sum())))
 
     @property
     def there(self) -> bool:

@@ -39,7 +39,7 @@ class LabelNoise(Stage):
     How it decides: a classifier learns from the set itself which answer is chosen, from how answers are written (47
     counts), static word vectors if wordllama is installed, and words and word pairs. It is cross-fitted: each pair is
     judged by models that saw no pair of its prompt or of a nearly equal one. Swapping a pair negates its score exactly.
-    If the models are not better than chance (z at least 3, at least 53 % agreement, 100 pairs), the verdict is no_signal and
+    If the models are not better than chance (z of at least 3, 53 % agreement, 100 pairs), the verdict is no_signal and
     nothing is decided. The score is the log-odds that the label is right; with the rate of wrong labels it becomes a
     calibrated probability that it is wrong. The rate is yours (rate, or a column of verified rows), or estimated where the
     set identifies it; else only an upper bound is told, and pairs are ranked but not acted upon. What length and refusing
