@@ -243,10 +243,8 @@ def others(kind, parameter):
         elif option.get("type") == "boolean":
             yield from (True, False)
         elif option.get("type") in ("number", "integer"):
-            low, high = (
-                option.get("minimum", option.get("exclusiveMinimum", 0)),
-                option.get("maximum", option.get("exclusiveMaximum", 50)),
-            )
+            low = option.get("minimum", option.get("exclusiveMinimum", 0))
+            high = option.get("maximum", option.get("exclusiveMaximum", low + 50))
             middle = (low + high) / 2
             yield from (
                 (round(middle), round(middle) + 1)

@@ -16,8 +16,8 @@ def told(living: Signals, scores: Scores, ruling: Ruling, limit: float, folds: i
     there = "signal" if signal.there else "no_signal"
     text = f"the rest of the set agrees with {signal.agreement:.1%} of the labels (z {signal.z:.1f})"
     if not signal.there:
-        few = f"with fewer than {ENOUGH} pairs" if n < ENOUGH else "no better than chance"
-        text = f"label_noise says nothing of single labels: {text}, {few}"
+        why = f"{n:,} pairs are fewer than {ENOUGH}" if n < ENOUGH else f"{text}, no better than chance"
+        text = f"label_noise says nothing of single labels: {why}"
     out = [Finding("label_signal", there, n, text)]
     decided = bool(np.isfinite(ruling.flip).any())
     if decided:

@@ -66,7 +66,7 @@ class LabelShortcut(Stage):
 
     min_pairs: int = Field(100, ge=20)
     """With fewer pairs nothing is looked for: all would be chance."""
-    max_pairs: int = Field(100_000, ge=100)
+    max_pairs: int = Field(50_000, ge=100)
     """Pairs that the fits look at, at most; which ones, their hashes say."""
     min_prompts: int = Field(5, ge=2)
     """Prompts under which an answer must stand to be called recurring."""

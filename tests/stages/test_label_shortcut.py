@@ -1,5 +1,7 @@
 """Does something simple tell which answer is chosen: planted shortcuts of known strength, labels of chance, and poison."""
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -78,7 +80,8 @@ def test_a_marker_on_some_pairs_counts_where_it_stands(share):
     got = found([(f"{p} {i}", c, r) for i, (p, c, r) in enumerate(rows)])["format"]
     assert got.covers == pytest.approx(0.25)
     assert got.value == pytest.approx(0.25 * share + 0.75 * 0.5, abs=0.015)
-    assert f"bold text {100 * share:.0f}" in got.text.replace(".", " ") or "bold text" in got.text
+    told = float(re.search(r"bold text ([\d.]+) % of 1,000", got.text)[1])
+    assert told == pytest.approx(100 * share, abs=4)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -118,6 +121,9 @@ def test_swapped_rows_count_as_they_are_labelled_now():
     assert straight["phrase_1"].value == pytest.approx(1 - round_["phrase_1"].value)
     half = np.arange(N) % 2 == 0
     assert found(rows, swapped=half)["first_words"].value == pytest.approx(0.5, abs=0.02)
+    longer = found(planted(rng, 0.9, *SHORTCUTS["length_words"]), swapped=half)
+    for name in ("length_words", "length_characters"):
+        assert longer[name].value == pytest.approx(0.5, abs=0.02)
 
 
 def test_pairs_of_one_prompt_are_no_independent_draws():
@@ -330,6 +336,9 @@ def test_a_strong_shortcut_is_told_beside_the_verdict_once(cli, tmp_path, biased
     assert len(notes) == 1
     page = (tmp_path / "out/report.html").read_text("utf-8")
     assert "simpler than quality" in page
+    assert "accuracy before" in page
+    table = page[page.index("accuracy before") :]
+    assert "600" in table[: table.index("</p>")]
 
 
 def test_a_weak_shortcut_is_not(cli, tmp_path, pipeline):
