@@ -16,9 +16,8 @@ Vectors = npt.NDArray[np.floating]
 LEAST = 10  # texts a cluster
 _TRIED = (3, 5, 8, 12, 20)
 _JUDGED = 2_000  # texts that the number of clusters is judged by
-_MARKS = (
-    string.punctuation + "，。？！、：；（）「」『』《》【】“”‘’…—–·•¿¡।،؟"
-)  # words to the splitter, but they name nothing
+# Words to the splitter, but they name nothing.
+_MARKS = string.punctuation + "，。？！、：；（）「」『』《》【】“”‘’…—–·•¿¡।،؟"
 
 
 def fit(vectors: Vectors, clusters: int | None, seed: int) -> npt.NDArray[np.float64] | None:

@@ -24,10 +24,7 @@ COLUMNS = (
     "domain", "category", "topic", "subject", "task", "task_type", "subset", "source", "dataset", "source_dataset",
     "language", "lang",
 )  # fmt: skip
-_LONGEST, _MOST = (
-    64,
-    1_000,
-)  # characters of a value, and different values, of a column that is taken for domains unasked
+_LONGEST, _MOST = 64, 1_000  # characters of a value, and different values, of a column taken for domains unasked
 _SAMPLE = 20_000  # pairs that clusters are fitted to
 _AT_ONCE = 8_192
 _ROWS = 50
@@ -58,8 +55,7 @@ class Domains:
 
 def known_columns(pairs: Pairs) -> pa.StructArray:
     """The columns of known names: short texts, and null for all else."""
-    found = [_short(pairs, name) for name in COLUMNS]
-    return pa.StructArray.from_arrays(found, list(COLUMNS))
+    return pa.StructArray.from_arrays([_short(pairs, name) for name in COLUMNS], list(COLUMNS))
 
 
 def _short(pairs: Pairs, name: str) -> pa.Array:
@@ -85,9 +81,8 @@ def must_be_there(signals: Signals, names: str, column: str, where: str) -> None
             return
         listed = listed or got[names][0].as_py()
     if len(signals):
-        hint = (
-            near_or_all(column, listed, "Columns beside the pair") if listed else "The rows hold the pair and no more."
-        )
+        near = near_or_all(column, listed, "Columns beside the pair")
+        hint = near if listed else "The rows hold the pair and no more."
         raise ConfigError(f"no row has a column {column!r}", where=where, hint=hint)
 
 
@@ -99,14 +94,10 @@ def by_column(signals: Signals, name: str, column: str) -> Domains | None:
 def by_known_column(signals: Signals, name: str) -> Domains | None:
     """The first of the known columns with 2 to 1,000 different short texts."""
     for column in COLUMNS:
-        found = _coded(signals, name, partial(_field, column), f"the column {column!r}", _MOST)
+        found = _coded(signals, name, partial(pc.struct_field, indices=column), f"the column {column!r}", _MOST)
         if found and len(found.names) > 1:
             return found
     return None
-
-
-def _field(name: str, found: pa.StructArray) -> pa.Array:
-    return pc.struct_field(found, name)
 
 
 def by_language(signals: Signals, name: str) -> Domains | None:

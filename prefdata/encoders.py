@@ -6,7 +6,6 @@ A text becomes one unit vector for the whole of it, whatever its length, and the
 from __future__ import annotations
 
 import importlib.util
-import os
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -16,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from prefdata.errors import ConfigError, MissingExtra, first_line
+from prefdata import model_files
+from prefdata.errors import MissingExtra
 
 Vectors = npt.NDArray[np.float32]
 
@@ -49,9 +49,7 @@ def _unit(vector: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 class _WordLlama:
-    """Mean of static token vectors: the two files of the wordllama wheel, read without its hub-bound
-    loader.
-    """
+    """Mean of static token vectors: the two files of the wordllama wheel, read without its hub-bound loader."""
 
     def __init__(self) -> None:
         spec = importlib.util.find_spec("wordllama")
@@ -79,30 +77,16 @@ class _WordLlama:
 
 
 class _Sentences:
-    """A SentenceTransformer; texts beyond its window are read in parts and the parts weighed by their
-    tokens.
-    """
+    """A SentenceTransformer; texts beyond its window are read in parts and the parts weighed by their tokens."""
 
     def __init__(self, name: str) -> None:
-        online = os.environ.get("PREFDATA_ONLINE") == "1"
-        path = Path(name).expanduser()
-        if not path.exists() and (name.startswith(("/", ".", "~")) or name.count("/") > 1):
-            raise ConfigError("no such encoder folder", where=name)
+        where = model_files.place("encoder", name)
         if importlib.util.find_spec("sentence_transformers") is None:
             raise MissingExtra.of("models", f"the encoder {name}")
         from sentence_transformers import SentenceTransformer
 
-        try:
-            where = str(path) if path.exists() else name
-            self.model: Any = SentenceTransformer(where, local_files_only=not online, trust_remote_code=False)
-        except Exception as error:  # the library raises OSError, ValueError, KeyError and more for one mistake
-            if online or path.exists():
-                raise ConfigError(f"encoder cannot be loaded: {first_line(error)}", where=name) from error
-            raise ConfigError(
-                "no such encoder here: neither a folder nor in the local Hugging Face cache",
-                where=name,
-                hint="Give a folder, or allow the download with --online.",
-            ) from error
+        with model_files.loading("encoder", name) as allowed:
+            self.model: Any = SentenceTransformer(where, **allowed)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         # one part at a time: padding and batch size change the last bits of a vector

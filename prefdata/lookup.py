@@ -129,7 +129,10 @@ def row_document(out: Path, asked: str) -> dict[str, Any]:
         raise InputError(f"has no row {asked}", where=str(out), hint=hint)
     held = next(((path, np.searchsorted(rows, row)) for path, rows in parts if row in rows), None)
     made = decisions.filter(pc.equal(decisions["row"], row)).to_pylist()
-    state = "dropped" if any(d["action"] == "drop" for d in made) else "kept"
+    dropped = next((i for i, d in enumerate(made) if d["action"] == "drop"), None)
+    state, made = (
+        ("kept", made) if dropped is None else ("dropped", made[: dropped + 1])
+    )  # findings over all rows came after
     measured = signals.filter(pc.equal(signals["row"], row)).to_pylist()[0]
     pair = None if held is None else pq.read_table(held[0]).slice(int(held[1]), 1).to_pylist()[0]
     return {"row": row, "state": state, "decisions": made, "signals": measured, "pair": pair}

@@ -42,33 +42,27 @@ class Mix:
 
         No domain is emptied: it would be off by 1, more than any deviation that is allowed; and a level of rows is at least 1.
         """
-        base = np.full(len(counts), 1.0) if self.most is not None else self.shares
-
-        def cut(level: float, whole: Callable[[Floats], Floats] = np.asarray) -> Floats:
-            return np.minimum(counts, whole(level * base + _ROUNDING))
-
-        high = float((counts / base).max())
-        level = _edge(high, float((counts / base).min()), lambda c: self.fits(cut(c)))
-        if level is None:
-            return None
-        steps = (np.floor(level * base)[:, None] + 2 - np.arange(64)) / base[:, None]
-        levels = np.unique(steps[(steps > 0) & (steps <= high)])[::-1][:_TRIED]
-        return next((k.astype(np.int64) for c in levels if self.fits(k := cut(c, np.floor))), None)
+        return self._levelled(counts, -1)
 
     def filled(self, counts: Ints) -> Ints | None:
         """The fewest rows of each domain, none of them less than there are, that keep to the mix; None where none do."""
+        return self._levelled(counts, 1)
+
+    def _levelled(self, counts: Ints, sign: Literal[-1, 1]) -> Ints | None:
+        """The counts cut to (-1) or filled up to (1) one level of the shares, as little as will do, in whole rows."""
         base = np.full(len(counts), 1.0) if self.most is not None else self.shares
+        bound, whole = (np.maximum, np.ceil) if sign > 0 else (np.minimum, np.floor)
 
-        def fill(level: float, whole: Callable[[Floats], Floats] = np.asarray) -> Floats:
-            return np.maximum(counts, whole(level * base - _ROUNDING))
+        def held(level: float, rounded: Callable[[Floats], Floats] = np.asarray) -> Floats:
+            return np.asarray(bound(counts, rounded(level * base - sign * _ROUNDING)))
 
-        low, high = float((counts / base).min()), float((counts / base).max())
-        level = _edge(low, high, lambda c: self.fits(fill(c)))
+        far, near = (float(v) for v in ((counts / base).min(), (counts / base).max())[::sign])
+        level = _edge(far, near, lambda c: self.fits(held(c)))
         if level is None:
             return None
-        steps = (np.ceil(level * base)[:, None] - 2 + np.arange(64)) / base[:, None]
-        levels = np.unique(steps[steps >= low])[:_TRIED]
-        return next((k.astype(np.int64) for c in levels if self.fits(k := fill(c, np.ceil))), None)
+        steps = (whole(level * base)[:, None] + sign * (np.arange(64) - 2)) / base[:, None]
+        levels = np.unique(steps[(steps > 0) & (sign * steps >= sign * far)])[::sign][:_TRIED]
+        return next((k.astype(np.int64) for c in levels if self.fits(k := held(c, whole))), None)
 
 
 def _edge(far: float, near: float, fits: Callable[[float], bool]) -> float | None:

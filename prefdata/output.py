@@ -25,17 +25,9 @@ from prefdata.pairs import Row
 from prefdata.report.model import Report
 
 OWN = (
-    "data",
-    "reversed",
-    "ab",
-    "audit",
-    "recipes",
-    "report.html",
-    "report-no-rows.html",
-    "manifest.json",
-    "README.md",
+    "data", "reversed", "ab", "audit", "recipes", "report.html", "report-no-rows.html", "manifest.json", "README.md",
     "spotcheck.csv",
-)
+)  # fmt: skip
 MANIFEST = "manifest.json"
 NO_LICENSE = ["The licence was not given and is not guessed: set it before you share this set.", ""]
 _BESIDE = {

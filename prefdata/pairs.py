@@ -22,7 +22,7 @@ from prefdata.errors import InputError
 from prefdata.style import styles
 
 SIDES = ("prompt", "chosen", "rejected")
-ANNOTATIONS, ANNOTATORS = "pd_annotations", "pd_annotators"  # single votes (1 for chosen, -1 for rejected, 0 tie), and whose
+ANNOTATIONS, ANNOTATORS = "pd_annotations", "pd_annotators"  # single votes (1: chosen, -1: rejected, 0: tie), and whose
 Message = dict[str, Any]
 Side = str | list[Message]
 

@@ -12,6 +12,11 @@ import numpy.typing as npt
 Ints = npt.NDArray[np.int64]
 
 
+def places(start: Ints | int, length: Ints) -> Ints:
+    """The places ``start[i]``, ``start[i] + 1``, ... of ``length[i]`` things in a row, for each ``i``, one after the other."""
+    return np.arange(length.sum()) + np.repeat(start - (length.cumsum() - length), length)
+
+
 @dataclass(frozen=True)
 class Ragged:
     """Many id sequences in one array: sequence ``i`` is ``ids[at[i]:at[i + 1]]``."""
@@ -56,7 +61,7 @@ def common_prefix(a: Ragged, b: Ragged) -> Ints:
     while len(rows):  # most pairs part early: look at few ids of all, then at many of the few that are left
         take = np.minimum(most[rows] - done, step)
         which = np.repeat(np.arange(len(rows)), take)
-        k = np.arange(len(which)) - np.repeat(np.cumsum(take) - take, take) + done
+        k = places(done, take)
         unlike = np.flatnonzero(a.ids[a.at[rows][which] + k] != b.ids[b.at[rows][which] + k])
         first = unlike[np.diff(which[unlike], prepend=-1) > 0]
         out[rows[which[first]]] = k[first]

@@ -188,11 +188,8 @@ def _llamafactory(data: _Set) -> None:
     if chat:
         columns += ["system", *(["tools"] if "tools" in data.schema.names else [])]
     splits = {"prefs": data.train} | ({"prefs_test": data.held} if data.held else {})
-    known, notes = (
-        {},
-        data.notes("LLaMA-Factory", "The sigmoid loss of LLaMA-Factory reads it.")
-        + "# The template is the model's own, by its name in LLaMA-Factory.\n",
-    )
+    known, notes = {}, data.notes("LLaMA-Factory", "The sigmoid loss of LLaMA-Factory reads it.")
+    notes += "# The template is the model's own, by its name in LLaMA-Factory.\n"
     for name, split in splits.items():
         if copied:
             total, left = _copy(home / "data" / split, home / f"recipes/llamafactory/{split}.jsonl", data.form)

@@ -59,13 +59,8 @@ _START = 60  # characters of a response that are its start
 _BLOCK = 300_000  # bytes looked at in one go; the arrays take about 100 bytes a byte
 
 
-def style(texts: pa.StringArray, prompts: pa.StringArray) -> Counts:
-    """The counts (n, 47) of responses to these prompts, in the order of ``NAMES``; all are finite."""
-    return styles(prompts, texts)[0]
-
-
 def styles(prompts: pa.StringArray, *sides: pa.StringArray) -> tuple[Counts, ...]:
-    """The counts (n, 47) of each of several responses to the same prompts, whose words are then found only once."""
+    """The counts (n, 47) of each of several responses to the same prompts, in the order of ``NAMES``; all are finite."""
     out = tuple(np.empty((len(prompts), len(NAMES)), np.float32) for _ in sides)
     searched = [_searched(side) for side in sides]
     for rows in _blocks(prompts, *sides):
@@ -187,7 +182,7 @@ def _line_heads(t: Block, seen: Ints) -> tuple[Ints, Ints]:
     at = np.append(seen, len(t.cp) - 1)[np.searchsorted(seen, line)]
     at = at[np.diff(at, prepend=-1) > 0]  # of a line that shows nothing, the next line's was found
     mark = at + t.has("bullet", at)
-    digit = t.has("digit")
+    digit = t.has("decimal")
     number_ends = np.flatnonzero(digit[:-1] & ~digit[1:]) + 1
     numbered = np.flatnonzero(digit[at])
     behind = number_ends[np.searchsorted(number_ends, at[numbered])]

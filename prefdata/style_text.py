@@ -22,7 +22,8 @@ _SOME = {
     "exclamation": "!", "quote": '"', "parenthesis": "(", "comma": ",", "colon": ":", "line": "\n",
 }  # fmt: skip
 _TESTS = {
-    "space": str.isspace, "letter": str.isalnum, "digit": str.isdigit, "upper": str.isupper, "lower": str.islower,
+    "space": str.isspace, "letter": str.isalnum, "digit": str.isdigit, "decimal": str.isdecimal, "upper": str.isupper,
+    "lower": str.islower,
 }  # fmt: skip
 _ROW_BITS = 16  # of a key that holds the row and a hash; all of them, so that no key depends on how many rows there are
 

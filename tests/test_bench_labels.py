@@ -81,7 +81,9 @@ def test_planted_rows_are_what_they_are_called():
     for i in near.bad:
         assert max(min(jaccard(near.rows[i][s], b[s], 2) for s in b) for b in base) >= 0.8
     turned = planting.contradiction(base, 9, Random(1))
-    back = [{**r, "chosen": r["rejected"], "rejected": r["chosen"]} for r in (turned.rows[i] for i in sorted(turned.bad))]
+    back = [
+        {**r, "chosen": r["rejected"], "rejected": r["chosen"]} for r in (turned.rows[i] for i in sorted(turned.bad))
+    ]
     assert {base.index(row) for row in back} == turned.partners and len(turned.partners) == 9
     same = planting.identical(base, 9, Random(1))
     assert {i for i, r in enumerate(same.rows) if r["chosen"].strip() == r["rejected"].strip()} == same.bad
@@ -322,7 +324,9 @@ def test_finished_runs_are_not_done_again(measured, tmp_path, monkeypatch):
 
 def test_the_command_prints_and_writes_what_the_records_say(cli, tmp_path):
     path = write_lines(tmp_path / "pairs.jsonl", styled(120))
-    ended = cli("--json", "bench", path, "--rates", "20", "--seeds", "3", "--workers", "1", "--out", tmp_path / "report.md")
+    ended = cli(
+        "--json", "bench", path, "--rates", "20", "--seeds", "3", "--workers", "1", "--out", tmp_path / "report.md"
+    )
     assert ended.code == 0, ended.err
     told, report = json.loads(ended.out), (tmp_path / "report.md").read_text("utf-8")
     assert told["sets"] == [{"set": "pairs.jsonl", "n": 120, "left_out": {"malformed": 0, "equal": 0, "repeated": 0}}]
@@ -335,7 +339,9 @@ def test_the_command_prints_and_writes_what_the_records_say(cli, tmp_path):
     noisy, cleaned, oracle = (np.mean([r[k] for r in gains]) for k in ("noisy", "cleaned", "oracle"))
     line = next(x for x in report.splitlines() if "overfits | 3 | `drop_top`" in x).split(" | ")
     assert line[5:8] == [f"{noisy:.3f}", f"{cleaned:.3f}", f"{oracle:.3f}"]
-    assert {r["fault"] for r in told["rows"]} == {"exact", "near", "contradiction", "identical"} and len(told["shortcuts"]) == 9
+    assert {r["fault"] for r in told["rows"]} == {"exact", "near", "contradiction", "identical"} and len(
+        told["shortcuts"]
+    ) == 9
     assert "Answers cut by the window were not planted" in report
 
 
@@ -358,8 +364,20 @@ def test_two_sets_of_one_name_stay_two(cli, tmp_path):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         write_lines(tmp_path / folder / "x.jsonl", rows(40, seed=ord(folder)))
-    ended = cli("--json", "bench", tmp_path / "a/x.jsonl", tmp_path / "b/x.jsonl", "--faults", "exact", "--no-worth", "--seeds", "1")
-    assert [(r["set"], r["recall"]) for r in json.loads(ended.out)["rows"]] == [(str(tmp_path / f / "x.jsonl"), 1) for f in "ab"]
+    ended = cli(
+        "--json",
+        "bench",
+        tmp_path / "a/x.jsonl",
+        tmp_path / "b/x.jsonl",
+        "--faults",
+        "exact",
+        "--no-worth",
+        "--seeds",
+        "1",
+    )
+    assert [(r["set"], r["recall"]) for r in json.loads(ended.out)["rows"]] == [
+        (str(tmp_path / f / "x.jsonl"), 1) for f in "ab"
+    ]
 
 
 def test_a_set_too_small_to_plant_in_is_told(cli, tmp_path):

@@ -153,7 +153,14 @@ def test_json_is_one_document_and_nothing_else(cli, rows, tmp_path, finished, na
 
 def test_json_of_a_run_has_its_numbers(cli, rows, tmp_path):
     document = json.loads(cli("clean", rows, tmp_path / "out", "--json", "--gate", "kept>=50%").out)
-    assert document["counts"] == {"pairs": 4, "kept": 3, "dropped": 1, "flagged": 0, "added": 0, "reasons": {"empty_completion": 1}}
+    assert document["counts"] == {
+        "pairs": 4,
+        "kept": 3,
+        "dropped": 1,
+        "flagged": 0,
+        "added": 0,
+        "reasons": {"empty_completion": 1},
+    }
     assert document["ok"] is True and document["splits"] == {"train": 3} and document["out"] == str(tmp_path / "out")
     assert document["gates"][0]["gate"] == "kept>=50%" and document["gates"][0]["ok"] is True
     assert [s["stage"] for s in document["stages"]][:2] == ["malformed", "contradiction"]

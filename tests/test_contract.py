@@ -339,9 +339,13 @@ def reached(make, tokenizer, tmp_path_factory):
         made = [result, *(prefdata.audit(rows, only=["malformed"]) for rows in OTHERS)]
         turning = ["reverse_pairs.mode=raw", "reverse_pairs.fraction=0.2"]
         made.append(prefdata.audit(str(path), pipeline="full", only=["reverse_pairs"], set=turning))
-        of_domains = [explicit(f"{d} {i}?", "Yes.", "No.", domain=d) for d, n in (("law", 5), ("art", 2)) for i in range(n)]
+        of_domains = [
+            explicit(f"{d} {i}?", "Yes.", "No.", domain=d) for d, n in (("law", 5), ("art", 2)) for i in range(n)
+        ]
         capping = ["domain_balance.method=cap", "domain_balance.max_share=0.5"]
         made.append(prefdata.audit(of_domains, only=["domain_balance"], set=capping))
+        by_score = [explicit(f"Say {i}.", "Yes.", "No.", score_chosen=i, score_rejected=3) for i in range(9)]
+        made.append(prefdata.audit(by_score, only=["label_noise"], set=["label_noise.rule=all"]))
         for d in (d for r in made for d in r.decisions.to_pylist() if d["reason"]):
             found.setdefault(d["reason"], set()).add(d["stage"])
     return found

@@ -46,11 +46,13 @@ TEXT = {
     "trainer_ids",
     "similarity",
     "encoders",
+    "model_files",
     "minhash",
     "style",
     "style_text",
+    "intervals",
 }
-"""What is known of texts, tokens and graphs: used by stages, knows none of them."""
+"""What is known of texts, tokens, graphs and shares: used by stages, knows none of them."""
 
 DOMAINS = {"domains", "mixes", "cells", "clusters", "languages"}
 """What is known of domains: used by stages, knows none of them."""
@@ -130,7 +132,10 @@ def only(names, allowed):
 
 
 def test_stages_know_the_contract_and_texts_and_nothing_else():
-    only([m for m in within("stages") if m != "stages"], {"stage", "decisions", "pairs", "errors", "evaluation", "noise.*", *DOMAINS, *TEXT})
+    only(
+        [m for m in within("stages") if m != "stages"],
+        {"stage", "decisions", "pairs", "errors", "evaluation", "noise.*", *DOMAINS, *TEXT},
+    )
 
 
 def test_stages_are_strangers_to_each_other():
@@ -173,7 +178,7 @@ def test_texts_and_pairs_know_no_stage_and_no_run():
 
 
 def test_the_report_is_made_of_decisions():
-    only(within("report"), {"report", "report.*", "decisions", "stage", "errors", "pairs", "text"})
+    only(within("report"), {"report", "report.*", "decisions", "stage", "errors", "intervals", "pairs", "text"})
 
 
 COMMAND_LINE = ("cli", "cli_options", "commands", "lookup", "say", "terminal")
@@ -267,7 +272,8 @@ def test_a_file_is_under_300_lines(name):
 def test_the_package_does_not_grow_unseen():
     """A bound on what a user's run goes through: blank lines, and the programs of ``bench`` and ``samples``, do not count.
 
-    It is above what can be read in an afternoon: the forms that people publish took their share. Raise it knowingly.
+    It is above what can be read in an afternoon: the forms that people publish took their share, and the statistics of labels and
+    domains 3,500 more (2,000 in noise/, 870 of these for models and judges as further votes). Raise it knowingly.
     """
     read = [path.read_text("utf-8") for name, path in MODULES.items() if not name.startswith(("bench", "samples"))]
-    assert sum(bool(line.strip()) for text in read for line in text.splitlines()) < 11_500
+    assert sum(bool(line.strip()) for text in read for line in text.splitlines()) < 15_400

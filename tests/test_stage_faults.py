@@ -42,7 +42,7 @@ FAULTS = [
     ("pass", "out.mark([99], 'drop', 'mine')", ":17: IndexError:"),
     ("pass", "out.mark([0], 'drop', 'mine', peer=99)", ": ValueError: Decisions.peer holds a number outside -1 to 3"),
     ("pass", "out.mark([0], 'drop', 'yours')", ": ValueError: the reason word 'yours' is not in the stage's reasons"),
-    ("pass", "out.action[:] = 2", ": ValueError: every flag, drop and swap needs a reason"),
+    ("pass", "out.action[:] = 2", ": ValueError: every flag, drop, swap and add needs a reason"),
     ("pass", "out.rows = out.rows[1:]", ": ValueError: a stage must give one decision for each living row"),
     ("pass", "out.score = None", ": ValueError: Decisions.score must be an array of one number"),
 ]

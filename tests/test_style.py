@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from prefdata import style as module
 from prefdata.pairs import Pair, Pairs
-from prefdata.style import NAMES, style, styles
+from prefdata.style import NAMES, styles
 
 HAN = "\u4e00-\u9fff"
 WORDS = re.compile(rf"[{HAN}]|[^\W{HAN}]+")
@@ -128,7 +128,7 @@ def plain(text, prompt):
 
 def of(texts, prompts=None):
     prompts = [""] * len(texts) if prompts is None else prompts
-    return style(pa.array(texts, pa.string()), pa.array(prompts, pa.string()))
+    return styles(pa.array(prompts, pa.string()), pa.array(texts, pa.string()))[0]
 
 
 def check(texts, prompts):
@@ -215,11 +215,11 @@ def test_the_end_of_the_prompt_is_what_counts():
 @given(st.lists(st.tuples(TEXT, TEXT), min_size=2, max_size=8), st.integers(1, 3), st.sampled_from([1, 90, 300_000]))
 def test_a_text_has_the_same_bits_in_any_batch(rows, cut, block):
     texts, prompts = (pa.array(column, pa.string()) for column in zip(*rows, strict=True))
-    whole = style(texts, prompts)
+    whole = styles(prompts, texts)[0]
     before, module._BLOCK = module._BLOCK, block
     try:
-        parts = [style(texts[i : i + cut], prompts[i : i + cut]) for i in range(0, len(rows), cut)]
-        small_blocks = style(texts, prompts)
+        parts = [styles(prompts[i : i + cut], texts[i : i + cut])[0] for i in range(0, len(rows), cut)]
+        small_blocks = styles(prompts, texts)[0]
     finally:
         module._BLOCK = before
     assert np.concatenate(parts).tobytes() == whole.tobytes() == small_blocks.tobytes()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +22,9 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 PRIOR = (4.0, 1.0, 2.0)
-"""Votes that every annotator is thought to have given before: right, tie, wrong. It decides only where votes are few."""
+"""Votes that every annotator is thought to have given before, for each of the two truths: right, tie, wrong. It decides only
+where votes are few.
+"""
 _STEPS, _STILL = 500, 1e-7
 
 
@@ -57,21 +58,17 @@ class Votes:
 
 @dataclass(frozen=True)
 class Judged:
-    """What the votes say. ``right`` is the probability that the chosen answer is the better one, (items,), NaN without a vote;
-    ``tie`` that neither is (0 unless ties may be the truth).
+    """What the votes say. ``right`` is the probability that the chosen answer is the better one, (items,), NaN without a vote.
 
     ``annotators`` are the different ones, ``accuracy`` how often each says what is true, ``n`` the votes of each.
-    ``objective`` is the penalised log-likelihood after each step, which never falls. ``confusion`` is (annotators, 3, 3): the
-    probability of the vote (last axis: -1, 0, +1) by the truth (in the same order).
+    ``objective`` is the penalised log-likelihood after each step, which never falls.
     """
 
     right: Floats
-    tie: Floats
     annotators: Ints
     accuracy: Floats
     n: Ints
     objective: list[float]
-    confusion: Floats
 
 
 def majority(votes: Votes) -> Floats:
@@ -82,68 +79,34 @@ def majority(votes: Votes) -> Floats:
     return out
 
 
-def dawid_skene(votes: Votes, *, symmetric: bool = True, ties: bool = False) -> Judged:
-    """EM for the truth of each item and the confusion matrix of each annotator, from the majority on.
+def dawid_skene(votes: Votes) -> Judged:
+    """EM for the truth of each item and how often each annotator is right, wrong or undecided, from the majority on.
 
-    ``symmetric``: nobody prefers a side, so a matrix stays itself when both answers are exchanged, and exchanging an item's
-    answers turns its probability into one minus it ("one coin" a person). It must be so where the votes themselves say which answer is called
-    chosen, and should be where votes are few. Otherwise sides are told apart, for votes in an order of their own: the
-    first and the second answer shown. ``ties``: the truth may be a tie.
+    Nobody prefers a side ("one coin" a person), so exchanging an item's answers turns its probability into one minus it: it
+    must be so where the votes themselves say which answer is called chosen.
 
     Sums run in the order of the votes: give these in the same order to get the same bits. O(steps * votes).
     """
     names, who = np.unique(votes.annotator, return_inverse=True)
-    who, said, a = who.astype(np.int64), votes.vote + 1, len(names)
-    prior = np.array([[PRIOR[abs(v - z)] for v in range(3)] for z in range(3)])
-    prior[1] = PRIOR[2], PRIOR[0], PRIOR[2]
-    allowed = np.array([True, ties, True])
-    truth = _start(votes, ties)
+    n, counts = np.bincount(who, minlength=len(names)), votes.counts
+    voted = counts > 0
+    right = (np.nan_to_num(majority(votes)) * counts + 1.5e-3) / (counts + 3e-3)
     objective: list[float] = []
     while True:
-        # M: the mode of every matrix and of the classes' shares under Dirichlet priors
-        cells = (who * 3 + said)[:, None] * 3 + np.arange(3)
-        counts: npt.NDArray[Any] = (
-            np.bincount(cells.ravel(), truth[votes.item].ravel(), a * 9).reshape(a, 3, 3).swapaxes(1, 2)
-        )
-        share = truth[votes.counts > 0].sum(0) + allowed
-        if symmetric:
-            counts, share = (counts + counts[:, ::-1, ::-1]) / 2, (share + share[::-1]) / 2
-        matrix = counts + prior
-        matrix /= matrix.sum(2, keepdims=True)
-        share = share / share.sum()
+        # M: the mode of every annotator's rates under a Dirichlet prior; the two truths halve the votes between them
+        agrees = np.where(votes.vote == 0, 0, (1 + votes.vote * (2 * right[votes.item] - 1)) / 2)
+        hits, ties = (np.bincount(who, v, len(names)) for v in (agrees, votes.vote == 0))
+        rates = np.stack([hits, ties, n - hits - ties], 1) / 2 + PRIOR
+        rates /= rates.sum(1, keepdims=True)
         # E: the truth of every item
-        log = np.where(allowed, np.log(np.where(allowed, share, 1)), -np.inf) + _summed(
-            votes, np.log(matrix)[who, :, said]
-        )
-        top = log.max(1, keepdims=True)
-        truth = np.exp(log - top)
-        whole = truth.sum(1, keepdims=True)
-        truth /= whole
-        found = float((np.log(whole) + top)[votes.counts > 0].sum())
-        objective.append(found + float((prior * np.log(matrix)).sum()) + float(np.log(share[allowed]).sum()))
-        if len(objective) == _STEPS or (len(objective) > 1 and objective[-1] - objective[-2] < _STILL * votes.items):
+        log = np.log(rates)
+        chosen, rejected = (np.bincount(votes.item, log[who, 1 - s * votes.vote], votes.items) for s in (1, -1))
+        right = np.exp(-np.logaddexp(0, rejected - chosen))
+        found = np.logaddexp(chosen, rejected)[voted].sum() - voted.sum() * np.log(2)
+        objective.append(float(found + 2 * (log @ PRIOR).sum()))
+        if len(objective) == _STEPS or (len(objective) > 1 and objective[-1] - objective[-2] <= _STILL * votes.items):
             break
-    none = votes.counts == 0
-    right, tie = (np.where(none, np.nan, truth[:, k]) for k in (2, 1))
-    accuracy = (matrix[:, range(3), range(3)] * share).sum(1)
-    return Judged(right, tie, names, accuracy, np.bincount(who, minlength=a), objective, matrix)
-
-
-def _start(votes: Votes, ties: bool) -> Floats:
-    """The shares of an item's votes: for the rejected one, a tie, the chosen one; half a tie each where it is no truth."""
-    out: npt.NDArray[Any] = (
-        np.stack([np.bincount(votes.item, votes.vote == v, votes.items) for v in (-1, 0, 1)], 1) + 1e-3
-    )
-    if not ties:
-        out[:, [0, 2]] += out[:, [1]] / 2
-        out[:, 1] = 0
-    out /= out.sum(1, keepdims=True)
-    return out
-
-
-def _summed(votes: Votes, rows: Floats) -> Floats:
-    """The sum of the rows (votes, 3) of each item."""
-    return np.stack([np.bincount(votes.item, rows[:, k], votes.items) for k in range(3)], 1)
+    return Judged(np.where(voted, right, np.nan), names, rates[:, 0], n, objective)
 
 
 def _number(name: str) -> int:

@@ -17,9 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
-from prefdata.encoders import digest
 from prefdata.errors import ConfigError
-from prefdata.noise.pretrained import check, device, loaded
+from prefdata.noise.pretrained import Named, device, loaded
 from prefdata.pairs import SIDES, Pairs, readable
 
 Ids = npt.NDArray[np.int32]
@@ -63,7 +62,7 @@ class _Text:
         return np.array([ids, [*s[0], *s[1][:1] * len(p), *s[2], *s[3][:1] * len(a), *s[4]]], np.int32)
 
 
-class Encoder:
+class Encoder(Named):
     """An encoder by folder or hub name, and how it is trained.
 
     ``max_length`` tokens of prompt and answer together are read: the end of the prompt and the beginning of the answer.
@@ -82,16 +81,8 @@ class Encoder:
         weight_decay: float = 0.01,
         sample: int = 100_000,
     ) -> None:
-        self.name, self.max_length = name, max_length
+        self.name, self.names, self.max_length = name, (name,), max_length
         self.epochs, self.lr, self.batch, self.weight_decay, self.sample = epochs, lr, batch, weight_decay, sample
-
-    def warm(self) -> None:
-        """Find out early what is missing. Weights are not loaded: torch does not survive a fork."""
-        check(self.name)
-
-    def depends_on(self) -> str:
-        """The encoder's files."""
-        return digest(self.name)
 
     def ids(self, pairs: Pairs) -> dict[str, pa.ListArray]:
         """Token ids of ``prompt``, ``chosen`` and ``rejected`` (lists of int32), without special tokens and no longer than can

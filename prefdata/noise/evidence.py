@@ -18,6 +18,7 @@ from prefdata.decisions import Index, Signals
 from prefdata.lexicon import mixed
 from prefdata.near import bands, buckets, combined, grams, jaccard, joined
 from prefdata.pairs import SIDES, Pairs
+from prefdata.ragged import places
 from prefdata.style import NAMES
 from prefdata.words import Words
 
@@ -99,20 +100,13 @@ def _batch(signals: Signals, stage: str, votes: Array, group: U64) -> _Batch:
         prompt, chosen, rejected = (np.asarray(got[c], np.int64) for c in counts)
         start = got["pair.words"].offsets.to_numpy()[:-1] + prompt
         values = got["pair.words"].values.to_numpy()
-        answers["chosen"].append((_cut(values, start, chosen), chosen))
-        answers["rejected"].append((_cut(values, start + chosen, rejected), rejected))
+        answers["chosen"].append((values[places(start, chosen)], chosen))
+        answers["rejected"].append((values[places(start + chosen, rejected)], rejected))
     parts = [*answers["chosen"], *answers["rejected"]]
     return _Batch(
         {name.split(".")[1]: np.concatenate(found) for name, found in dense.items()},
         np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]), votes, group, pair_hash(signals),
     )  # fmt: skip
-
-
-def _cut(values: npt.NDArray[Any], start: npt.NDArray[np.int64], length: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    """The runs of ``values`` that begin at ``start``, one after the other."""
-    at = np.arange(length.sum()) + np.repeat(start - (length.cumsum() - length), length)
-    out: npt.NDArray[Any] = values[at]
-    return out
 
 
 def pair_hash(signals: Signals) -> U64:

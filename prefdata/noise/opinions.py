@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from prefdata.decisions import Decisions, Finding, Signals
-from prefdata.errors import ConfigError, near_or_all
+from prefdata.errors import ConfigError
+from prefdata.intervals import wilson
 from prefdata.noise.evidence import Array
 from prefdata.pairs import Pairs
 
@@ -49,13 +50,8 @@ def gathered(living: Signals, stage: str, out: Decisions) -> Array:
 
 def verified(pairs: Pairs, column: str) -> list[float | None]:
     """1 where somebody found the label right, 0 where wrong, None where nobody looked."""
-    if column not in pairs.columns:
-        hint = (
-            near_or_all(column, sorted(pairs.columns), "Columns")
-            if pairs.columns
-            else "The rows have no further columns."
-        )
-        raise ConfigError(f"label_noise.verified: there is no column {column!r}", hint=hint)
+    if column not in pairs.columns:  # of this batch: others may have it
+        return [None] * len(pairs)
     return [_verdict(v, column) for v in pairs.columns[column].to_pylist()]
 
 
@@ -72,11 +68,10 @@ def _verdict(value: Any, column: str) -> float | None:
 def rate_of(values: npt.NDArray[Any], column: str) -> Finding:
     """The rate of wrong labels among verified rows, with a 90 % interval (Wilson)."""
     known = values[np.isfinite(values.astype(np.float64))]
-    n, z = len(known), 1.645
+    n = len(known)
     if not n:
         raise ConfigError(f"label_noise.verified: no row of the column {column!r} says whether its label is right")
     p = float((known == 0).mean())
-    middle, wide = p + z * z / (2 * n), z * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    low, high = ((middle + sign * wide) / (1 + z * z / n) for sign in (-1, 1))
+    low, high = wilson(p, n, z=1.645)
     text = f"{p:.1%} of the {n:,} verified labels are wrong (90 % interval {low:.1%} to {high:.1%})"
-    return Finding("noise_rate_verified", p, n, text, float(low), float(high))
+    return Finding("noise_rate_verified", p, n, text, low, high)

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from prefdata.errors import ConfigError, MissingExtra, first_line
+from prefdata import model_files
+from prefdata.encoders import digest
+from prefdata.errors import MissingExtra
 
 
 def check(name: str) -> None:
     """Raise MissingExtra where torch is not installed, ConfigError for a folder that is not there; cheap, imports nothing."""
-    path = Path(name).expanduser()
-    if not path.exists() and (name.startswith(("/", ".", "~")) or name.count("/") > 1):
-        raise ConfigError("no such model folder", where=name)
+    model_files.place("model", name)
     if importlib.util.find_spec("torch") is None:
         raise MissingExtra.of("models", f"the model {name}")
+
+
+class Named:
+    """What reads models by their names."""
+
+    names: tuple[str, ...]
+
+    def warm(self) -> None:
+        """Find out early what is missing. Weights are not loaded: torch does not survive a fork."""
+        for name in self.names:
+            check(name)
+
+    def depends_on(self) -> str:
+        """The files of the models."""
+        return " ".join(map(digest, self.names))
 
 
 def loaded(kind: str, name: str, **options: Any) -> Any:
@@ -29,25 +42,12 @@ def loaded(kind: str, name: str, **options: Any) -> Any:
     check(name)
     import transformers
 
-    online = os.environ.get("PREFDATA_ONLINE") == "1"
-    path = Path(name).expanduser()
     if kind.startswith("AutoModel"):
         import torch
 
         options.setdefault("dtype", torch.float32)
-    try:
-        with _quiet(transformers):
-            return getattr(transformers, kind).from_pretrained(
-                str(path) if path.exists() else name, local_files_only=not online, trust_remote_code=False, **options
-            )
-    except Exception as error:  # the library raises OSError, ValueError, KeyError and more for one mistake
-        if online or path.exists():
-            raise ConfigError(f"model cannot be loaded: {first_line(error)}", where=name) from error
-        raise ConfigError(
-            "no such model here: neither a folder nor in the local Hugging Face cache",
-            where=name,
-            hint="Give a folder, or allow the download with --online.",
-        ) from error
+    with model_files.loading("model", name) as allowed, _quiet(transformers):
+        return getattr(transformers, kind).from_pretrained(model_files.place("model", name), **allowed, **options)
 
 
 @contextmanager

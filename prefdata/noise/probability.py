@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from prefdata.intervals import wilson
+
 Floats = npt.NDArray[np.float64]
 U64 = npt.NDArray[np.uint64]
 
@@ -95,7 +97,7 @@ class Rate:
 
     @classmethod
     def of(cls, margin: Floats, group: U64) -> Rate:
-        """Estimated from the margins alone; the interval (sandwich, by prompt) is widened by what the model leaves out."""
+        """Estimated from the margins alone; the interval (by prompt, as if ``a`` were known) is widened by ``WIDER``."""
         top = upper(margin)
         a, e = fitted(margin, None)
         right = sigmoid(a * margin)
@@ -129,13 +131,8 @@ def upper(margin: Floats) -> float:
     """What the rate is at most: under symmetric noise every band of confidence disagrees with the labels at least as often."""
     order = np.argsort(-np.abs(margin), kind="stable")
     wrong = (margin <= 0)[order]
-    found = [_wilson(int(wrong[:k].sum()), k) for k in (max(1, round(t * len(margin))) for t in _TOPS)]
-    return float(min(0.5, *found))
-
-
-def _wilson(hits: int, n: int) -> float:
-    p, z2 = hits / n, _UPPER_Z**2
-    return (p + z2 / (2 * n) + _UPPER_Z * np.sqrt(p * (1 - p) / n + z2 / (4 * n * n))) / (1 + z2 / n)  # type: ignore[no-any-return]
+    tops = (max(1, round(t * len(margin))) for t in _TOPS)
+    return min(0.5, *(wilson(float(wrong[:k].mean()), k, _UPPER_Z)[1] for k in tops))
 
 
 def residual(margin: Floats, side: npt.NDArray[np.float32]) -> tuple[Floats, float]:

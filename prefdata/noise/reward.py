@@ -16,9 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from prefdata import tokenizer_files, trainer_ids
-from prefdata.encoders import digest
 from prefdata.errors import ConfigError
-from prefdata.noise.pretrained import check, device, loaded, threads
+from prefdata.noise.pretrained import Named, device, loaded, threads
 from prefdata.pairs import Pairs, readable
 from prefdata.ragged import Ragged, common_prefix
 
@@ -28,7 +27,7 @@ Ids = npt.NDArray[Any]
 TOKENS = 4096  # of a padded batch on a GPU
 
 
-class RewardModels:
+class RewardModels(Named):
     """Sequence classifiers that score an answer, by folder or hub name (Bradley-Terry reward models: arXiv:2203.02155).
 
     A model of one output gives its score. Of two or more, the score is the last logit minus the first: right for "bad, good"
@@ -41,25 +40,12 @@ class RewardModels:
     def __init__(self, names: Sequence[str]) -> None:
         self.names = tuple(names)
 
-    def warm(self) -> None:
-        """Find out early what is missing. Weights are not loaded: torch does not survive a fork."""
-        for name in self.names:
-            check(name)
-
-    def depends_on(self) -> str:
-        """The files of the models."""
-        return " ".join(map(digest, self.names))
-
-    def notice(self, pairs: int) -> str:
-        """Nothing: it costs time only."""
-        return ""
-
     def votes(self, pairs: Pairs) -> dict[str, Margins]:
         """Score of chosen minus score of rejected by the model's name, (n,); NaN where the chat template refuses the messages."""
         return {name: _scorer(name).margins(pairs) for name in self.names}
 
 
-class ImplicitReward:
+class ImplicitReward(Named):
     """beta * (log pi/ref (chosen) - log pi/ref (rejected)), the reward that DPO trains (arXiv:2305.18290).
 
     ``policy`` and ``reference`` are causal language models, by folder or hub name, of one vocabulary. The ids are those of
@@ -67,28 +53,16 @@ class ImplicitReward:
     """
 
     def __init__(self, policy: str, reference: str, beta: float = 0.1) -> None:
-        self.policy, self.reference, self.beta = policy, reference, beta
-
-    def warm(self) -> None:
-        """See ``RewardModels.warm``."""
-        for name in (self.policy, self.reference):
-            check(name)
-
-    def depends_on(self) -> str:
-        """The files of both models."""
-        return " ".join(map(digest, (self.policy, self.reference)))
-
-    def notice(self, pairs: int) -> str:
-        """Nothing: it costs time only."""
-        return ""
+        self.names, self.beta = (policy, reference), beta
 
     def votes(self, pairs: Pairs) -> dict[str, Margins]:
         """The gap under the name ``implicit``, (n,); NaN where the chat template refuses a row, or no token of an answer is left."""
-        tokenizer, other = (tokenizer_files.load(name) for name in (self.policy, self.reference))
-        if self.policy != self.reference and tokenizer.hf.get_vocab() != other.hf.get_vocab():
-            what = f"its vocabulary is not that of {self.reference}"
-            raise ConfigError(what, where=self.policy, hint="A policy and its reference read the same tokens.")
-        models = _causal(self.policy), _causal(self.reference)
+        policy, reference = self.names
+        tokenizer, other = map(tokenizer_files.load, self.names)
+        if policy != reference and tokenizer.hf.get_vocab() != other.hf.get_vocab():
+            what = f"its vocabulary is not that of {reference}"
+            raise ConfigError(what, where=policy, hint="A policy and its reference read the same tokens.")
+        models = _causal(policy), _causal(reference)
         room = min(m.room for m in models)
         out = np.full(len(pairs), np.nan, np.float32)
         for at, starts, answers in _trainer_ids(tokenizer, pairs):
@@ -128,9 +102,8 @@ def _in_batches(
     """One number a text: those of about one length together, ``size`` padded tokens at most (0: each text alone)."""
     out = np.full(len(texts), np.nan)
     batch: list[int] = []
-    for i in sorted(
-        range(len(texts)), key=lambda i: (-len(texts[i]), i)
-    ):  # the longest first: it shows whether there is room
+    # the longest first: it shows whether there is room
+    for i in np.argsort([-len(t) for t in texts], kind="stable").tolist():
         if batch and (len(batch) + 1) * len(texts[batch[0]]) > size:
             out[batch] = read(batch)
             batch = []
@@ -190,13 +163,8 @@ class _Scorer(_Model):
         chosen, rejected = (self._encoded(pairs, side) for side in ("chosen", "rejected"))
         known = {x.tobytes(): x for x in [*chosen, *rejected] if x is not None}  # answers recur
         texts = list(known.values())
-        score = dict(
-            zip(
-                known,
-                _in_batches([x[0] for x in texts], self.size, lambda at: self._read([texts[i] for i in at])),
-                strict=True,
-            )
-        )
+        found = _in_batches([x[0] for x in texts], self.size, lambda at: self._read([texts[i] for i in at]))
+        score = dict(zip(known, found, strict=True))
         value = [[np.nan if x is None else score[x.tobytes()] for x in side] for side in (chosen, rejected)]
         margins: Margins = (np.array(value[0]) - np.array(value[1])).astype(np.float32)
         return margins

@@ -18,20 +18,25 @@ Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 AT_ONCE = 20_000  # rows of a large set that are scored at a time
+SAYS = 1.5  # z from which the residual is a vote: where length explains all of the score, its sign is one of chance
+REFUSES = (
+    4  # of ``Evidence.side``: one answer begins with a refusal. There the residual must call the label wrong by itself
+)
 PLANTED, CHECKED = 0.1, 20_000  # share of flips that the self-check plants, and the pairs it looks at
 
 
 @dataclass(frozen=True)
 class Ruling:
     """Of n pairs: ``margin`` (log-odds that the label is right, by what the rest of the set shows), ``residual`` (the same
-    without length and refusing), ``flip`` (probability that it is wrong, NaN where unknown), and what all of them say:
-    the ``signal``, the ``rate`` of wrong labels (None where it is neither given nor identified) with its bounds in
+    without length and refusing), ``second`` (whether that is a vote against the label), ``flip`` (probability that it is
+    wrong, NaN where unknown), and what all of them say: the ``signal``, the ``rate`` of wrong labels (None where it is neither given nor identified) with its bounds in
     ``estimate``, how much of the margins is ``length``, and whether they were ``heard`` at all: not without a signal, nor where
     annotators voted and the margins may be their common taste.
     """
 
     margin: Floats
     residual: Floats
+    second: Bools
     flip: Floats
     signal: Signal
     estimate: Rate
@@ -59,17 +64,22 @@ class Ruling:
             usual = np.nanmean(wrong) if known is None else known
             before = np.where(np.isnan(wrong), usual, np.clip(wrong, 1e-4, 1 - 1e-4))
         heard = signal.there and (wrong is None or probability.follows(margin, wrong) >= probability.Z)
+        second = (residual < 0) & (Signal.of(residual, group).z >= SAYS)
         if before is not None and heard:
             steepness = probability.fitted(margin, before)[0]
             flip = probability.flip_probability(margin, steepness, before)
+            rest = probability.flip_probability(residual, probability.fitted(residual, before)[0], before)
+            second &= (side[:, REFUSES] == 0) | (rest >= 0.5)
         elif wrong is not None:
             flip = wrong.astype(np.float64)
-        return cls(margin, residual, flip, signal, estimate, known, steepness if wrong is None else 0.0, length, heard)
+        return cls(
+            margin, residual, second, flip, signal, estimate, known, steepness if wrong is None else 0.0, length, heard
+        )
 
     @property
     def both(self) -> Bools:
         """Pairs whose label both votes contradict: the margin, and what is left of it without length and refusing."""
-        return (self.margin < 0) & (self.residual < 0)
+        return (self.margin < 0) & self.second
 
     def margin_at(self, limit: float) -> float | None:
         """The margin at which the probability of a wrong label reaches ``limit``; None without one rate for all."""
@@ -108,8 +118,10 @@ def score(
     chosen = np.arange(len(signals))
     if len(signals) > sample:
         chosen = np.sort(np.argsort(hashed, kind="stable")[:sample])
-    group = signals.column("pair.prompt_key").astype(np.uint64)
-    group[chosen] = prompt_groups(signals.living(signals.index[chosen]))
+    prompts, of = np.unique(signals.column("pair.prompt_key").astype(np.uint64), return_inverse=True)
+    joined = prompts.copy()  # the group of each prompt, for its pairs outside the sample too
+    joined[of[chosen]] = prompt_groups(signals.living(signals.index[chosen]))
+    group = joined[of]
     with threadpool_limits(1):  # sums of several threads have other last bits
         features, evidence = Features.fitted(_some(signals, chosen), stage, group[chosen], votes[chosen])
         turned = signals.swapped  # by an earlier stage
@@ -123,10 +135,10 @@ def score(
         rest = np.setdiff1d(np.arange(len(signals)), chosen)
         for i in range(0, len(rest), AT_ONCE):
             part = rest[i : i + AT_ONCE]
-            of = features.of(_some(signals, part), group[part], votes[part]).flipped(turned[part])
-            side[part] = of.side
+            more = features.of(_some(signals, part), group[part], votes[part]).flipped(turned[part])
+            side[part] = more.side
             if own is not None:
-                margin[part] = own.of(of)
+                margin[part] = own.of(more)
     return Scores(margin if by is None else by(group), side, group, evidence)
 
 

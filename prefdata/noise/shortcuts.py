@@ -14,17 +14,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from prefdata.intervals import wilson
 from prefdata.lexicon import Q, mixed
 from prefdata.noise import logistic
+from prefdata.ragged import places
 from prefdata.words_numpy import U32, U64, Ints
 
 Floats = npt.NDArray[np.float64]
 FOLDS = 10
 EDGE = 4  # words of a beginning or an ending
-Z = 1.959963984540054
-WIDER = (
-    1.25  # folds share rows: what is measured on random labels scatters by so much more than rows of their own would
-)
+WIDER = 1.25  # folds share rows: on random labels measures scatter by so much more than those of rows of their own
 
 
 @dataclass(frozen=True)
@@ -60,13 +59,6 @@ def folds(prompts: U64, seed: int) -> npt.NDArray[np.int8]:
     return (mixed(prompts + np.uint64(seed)) % np.uint64(FOLDS)).astype(np.int8)
 
 
-def wilson(share: float, n: float) -> tuple[float, float]:
-    """95 % score interval of a share of ``n`` independent draws."""
-    middle = (share + Z * Z / (2 * n)) / (1 + Z * Z / n)
-    half = Z / (1 + Z * Z / n) * math.sqrt(share * (1 - share) / n + Z * Z / (4 * n * n))
-    return max(0.0, middle - half), min(1.0, middle + half)
-
-
 def margins(x: Any, fold: npt.NDArray[np.int8], c: float) -> Floats:
     """The cross-fitted score of each pair, above 0 where it says that the chosen answer is chosen.
 
@@ -94,10 +86,9 @@ def said(trait: Any, fold: npt.NDArray[np.int8], prompts: U64, c: float) -> tupl
 
     margin = trait.astype(np.float64) if trait.ndim == 1 else margins(trait, fold, c)
     sign = np.sign(margin)
-    _, group = np.unique(prompts, return_inverse=True)
-    sums, of = np.bincount(group, sign), np.zeros(group.max(initial=-1) + 1, np.int64)
-    of[group] = fold
-    won, spread = (np.bincount(of, v, FOLDS) for v in (sums, sums * sums))
+    _, first, group = np.unique(prompts, return_index=True, return_inverse=True)
+    sums = np.bincount(group, sign)
+    won, spread = (np.bincount(fold[first], v, FOLDS) for v in (sums, sums * sums))
     sure = 2 * ndtr((won.sum() - won) / np.sqrt(np.maximum(spread.sum() - spread, 1)) / WIDER) - 1
     if trait.ndim > 1:  # what is wrong elsewhere is not turned round: it is silent
         sure = np.maximum(sure, 0)
@@ -148,11 +139,11 @@ def grams(words: U32, start: Ints, stop: Ints, width: int) -> Any:
 
     size = stop - start
     row = np.repeat(np.arange(len(size)), size)
-    place = np.arange(len(row)) + np.repeat(start - np.cumsum(size) + size, size)
-    one = mixed(words[place].astype(np.uint64))
-    two = mixed(one[:-1] * Q + one[1:])[row[1:] == row[:-1]]
+    inside = np.flatnonzero(row[1:] == row[:-1])
+    one = mixed(words[places(start, size)].astype(np.uint64))
+    two = mixed(one[:-1] * Q + one[1:])[inside]
     column = (np.concatenate([one, two]) % np.uint64(width)).astype(np.int32)
-    both = np.concatenate([row, row[1:][row[1:] == row[:-1]]])
+    both = np.concatenate([row, row[inside]])
     found = sparse.csr_matrix((np.ones(len(both), np.float32), (both, column)), shape=(len(size), width))
     found.data[:] = 1
     return found
@@ -199,14 +190,10 @@ def named(traits: Any, first: Ints, fold: npt.NDArray[np.int8], prompts: U64, mo
 
     if not traits.shape[1]:
         return []
-    _, group = np.unique(prompts, return_inverse=True)
-    found = traits.tocoo()
-    sums = sparse.csr_matrix((found.data, (group[found.row], found.col)), shape=(group.max() + 1, traits.shape[1]))
-    of_prompt = np.zeros(group.max() + 1, np.int64)
-    of_prompt[group] = fold
-    by_fold = sparse.csr_matrix(
-        (np.ones(len(of_prompt)), (of_prompt, np.arange(len(of_prompt)))), shape=(FOLDS, len(of_prompt))
-    )
+    _, place, group = np.unique(prompts, return_index=True, return_inverse=True)
+    size, found = len(place), traits.tocoo()
+    sums = sparse.csr_matrix((found.data, (group[found.row], found.col)), shape=(size, traits.shape[1]))
+    by_fold = sparse.csr_matrix((np.ones(size), (fold[place], np.arange(size))), shape=(FOLDS, size))
     won = np.asarray((by_fold @ sums).todense())
     spread = np.asarray((by_fold @ sums.multiply(sums)).todense())
     count = np.zeros(won.shape)

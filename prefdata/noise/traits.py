@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from prefdata.decisions import Index, Signals
-from prefdata.near import combined
 from prefdata.noise import shortcuts
+from prefdata.noise.evidence import pair_hash
 from prefdata.pairs import SIDES
 
 GRAM_PAIRS, GRAM_WORDS, GRAM_COLUMNS = 20_000, 400, 1 << 18
@@ -63,11 +63,11 @@ def seen(told: Signals, most: int) -> Seen:
     """At most so many of these pairs, those with the smallest hashes."""
     from scipy import sparse
 
-    mixed = combined([told.column(f"pair.{side}_key") for side in SIDES])
-    if len(mixed) > most:
-        few = mixed < np.partition(mixed, most)[most]
-        told, mixed = told.living(told.index[few]), mixed[few]
-    order = np.argsort(mixed, kind="stable")
+    hashes = pair_hash(told)
+    if len(hashes) > most:
+        few = hashes < np.partition(hashes, most)[most]
+        told, hashes = told.living(told.index[few]), hashes[few]
+    order = np.argsort(hashes, kind="stable")
     rank = np.argsort(order)
     edges: tuple[list[U64], list[U64]] = [], []
     grams = []

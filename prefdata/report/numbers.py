@@ -8,12 +8,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from prefdata import intervals
 from prefdata.report.model import Histogram, Share, WhatIf
 
 Floats = npt.NDArray[np.floating[Any]]
 Mask = npt.NDArray[np.bool_]
 Side = Literal["above", "below"]
-Z = 1.959963984540054
 BINS = 36
 
 
@@ -27,9 +27,8 @@ def wilson(hits: int, n: int, ties: int = 0) -> Share:
     if n == 0:
         return Share(value=None, low=None, high=None, hits=0, n=0, ties=ties)
     p = hits / n
-    middle = (p + Z * Z / (2 * n)) / (1 + Z * Z / n)
-    half = Z / (1 + Z * Z / n) * math.sqrt(p * (1 - p) / n + Z * Z / (4 * n * n))
-    return Share(value=p, low=max(0.0, middle - half), high=min(1.0, middle + half), hits=hits, n=n, ties=ties)
+    low, high = intervals.wilson(p, n)
+    return Share(value=p, low=low, high=high, hits=hits, n=n, ties=ties)
 
 
 def nice(step: float) -> float:

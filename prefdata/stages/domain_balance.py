@@ -14,9 +14,10 @@ from pydantic import Field, model_validator
 from prefdata import cells, domains, encoders, languages
 from prefdata.decisions import Decisions, Finding, Signals
 from prefdata.domains import Domains
+from prefdata.intervals import wilson
 from prefdata.mixes import Floats, Ints, Mix, shares_below, shares_wanted
-from prefdata.noise.shortcuts import wilson
 from prefdata.pairs import Pairs
+from prefdata.ragged import places
 from prefdata.stage import Stage
 
 _SHOWN, _ROWS = 20, 50
@@ -199,8 +200,7 @@ class DomainBalance(Stage):
         value = np.zeros(len(out)) if self.keep_by is None else signals.column(f"{_OWN}.keep_by").astype(np.float64)
         order = np.lexsort((domains.hashes(signals), -np.where(np.isnan(value), -np.inf, value), found.of))
         order = order[found.of[order] >= 0]
-        place = np.arange(len(order)) - np.repeat(counts.cumsum() - counts, counts)
-        out.mark(order[place >= np.repeat(kept, counts)], "drop", "balanced_out")
+        out.mark(order[places(0, counts) >= np.repeat(kept, counts)], "drop", "balanced_out")
         return kept, [_deviation(found, among, mix, fitting, "kept")] if gone else []
 
     def _weighed(self, out: Decisions, found: Domains, among: Ints, mix: Mix) -> Finding:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from prefdata import encoders
+from prefdata import domains, encoders
 from prefdata.decisions import Decisions, Finding, Signals
 from prefdata.errors import ConfigError
 from prefdata.noise import annotators, evidence, opinions
@@ -85,7 +85,7 @@ class LabelNoise(Stage):
     judge_model: str | None = None
     judge_key: str | None = None
     judge_price: tuple[float, float] | None = None
-    judge_workers: int = Field(4, ge=1, le=64)
+    judge_at_once: int = Field(4, ge=1, le=64)
     folds: int = Field(20, ge=2, le=100)
     sample: int = Field(100_000, ge=100)
     epochs: int = Field(2, ge=1)
@@ -101,9 +101,8 @@ class LabelNoise(Stage):
             hint = "Give sentences (a sentence-transformers model), lm (a causal language model), or both."
             raise ConfigError("label_noise: scorer strong needs a model", hint=hint)
         if self.scorer != "strong" and (self.sentences or self.lm):
-            raise ConfigError(
-                "label_noise: sentences and lm are for the scorer strong", hint="--set label_noise.scorer=strong"
-            )
+            hint = "--set label_noise.scorer=strong"
+            raise ConfigError("label_noise: sentences and lm are for the scorer strong", hint=hint)
         return self
 
     def warm(self) -> None:
@@ -142,10 +141,13 @@ class LabelNoise(Stage):
                 out |= {f"vote_{n}": pa.array(v, pa.float32()) for n, v in source.votes(pairs).items()}
         if self.verified is not None:
             out["verified"] = pa.array(opinions.verified(pairs, self.verified), pa.float32())
+            out["no_verified"] = domains.others(pairs, self.verified not in pairs.columns)
         return pa.table(evidence.measured(pairs, blocks) | annotators.measured(pairs) | out)
 
     def decide(self, signals: Signals) -> Decisions:
         """Score every pair by the others, say what is known of the whole set, then act where enough is."""
+        from threadpoolctl import threadpool_limits
+
         out = Decisions(signals.index)
         asked = ~(signals.mask("pair.reversed") | signals.mask("pair.tie"))
         living = signals.living(signals.index[asked])
@@ -154,7 +156,9 @@ class LabelNoise(Stage):
         votes = opinions.gathered(living, self.name(), out)
         scores = score(living, self.name(), votes, self.sample, self.folds, self._other(living))
         wrong = self._annotators(living, out)
-        ruling = Ruling.of(scores.margin, scores.side, scores.group, self._rate(living, out), wrong)
+        rate = self._rate(living, out)
+        with threadpool_limits(1):  # sums of several threads have other last bits
+            ruling = Ruling.of(scores.margin, scores.side, scores.group, rate, wrong)
         place = np.flatnonzero(asked)
         out.score[place] = scores.margin
         out.flip_prob = np.full(len(out), np.nan, np.float32)
@@ -186,9 +190,8 @@ class LabelNoise(Stage):
             if self.action == "drop_top":
                 if ruling.signal.there and ruling.rate is None:
                     upper = f"the rate of wrong labels is not identified (at most {ruling.estimate.upper:.2f})"
-                    raise ConfigError(
-                        f"label_noise.action=drop_top: {upper}", hint="Give rate, or a column of verified rows."
-                    )
+                    hint = "Give rate, or a column of verified rows."
+                    raise ConfigError(f"label_noise.action=drop_top: {upper}", hint=hint)
                 top = ruling.top(ruling.rate or 0.0) if ruling.signal.there else ~everywhere
                 return top, everywhere
             return np.nan_to_num(ruling.flip) >= self.min_flip_prob, ruling.both if ruling.heard else everywhere
@@ -198,11 +201,10 @@ class LabelNoise(Stage):
         cast, agree = (~np.isnan(votes)).sum(axis=1), (votes > 0).sum(axis=1)
         if self.rule == "lowest":
             if self.rate is None:
-                raise ConfigError("label_noise.rule=lowest: how many pairs?", hint="Give rate, for example 0.2.")
+                raise ConfigError("label_noise.rule=lowest needs a rate", hint="For example label_noise.rate=0.2.")
             scale = np.sqrt(np.nanmean(votes.astype(np.float64) ** 2, axis=0))
-            gap = np.nan_to_num(
-                (np.nan_to_num(votes) / np.where(scale > 0, scale, 1)).sum(axis=1) / np.maximum(cast, 1)
-            )
+            scaled = np.nan_to_num(votes) / np.where(scale > 0, scale, 1)
+            gap = np.nan_to_num(scaled.sum(axis=1) / np.maximum(cast, 1))
             lowest = np.zeros(len(gap), bool)
             lowest[np.argsort(gap, kind="stable")[: round(self.rate * len(gap))]] = True
             return lowest, everywhere
@@ -238,7 +240,9 @@ class LabelNoise(Stage):
         """The rate of wrong labels that somebody gave, or that the verified rows show."""
         if self.rate is not None or self.verified is None:
             return self.rate
-        found = opinions.rate_of(living.column(f"{self.name()}.verified"), self.verified)
+        domains.must_be_there(living, f"{self.name()}.no_verified", self.verified, f"{self.name()}.verified")
+        right = living.column(f"{self.name()}.verified")
+        found = opinions.rate_of(np.where(living.swapped, 1 - right, right), self.verified)
         out.findings.append(found)
         return float(np.clip(found.value, 0.001, 0.499))
 
@@ -257,13 +261,6 @@ def _sources(stage: LabelNoise) -> list[Any]:
     if stage.policy and stage.reference:
         out.append(ImplicitReward(stage.policy, stage.reference, stage.beta))
     if stage.judge and stage.judge_model:
-        out.append(
-            Judge(
-                stage.judge,
-                stage.judge_model,
-                key=stage.judge_key,
-                price=stage.judge_price,
-                workers=stage.judge_workers,
-            )
-        )
+        how: Any = {"key": stage.judge_key, "price": stage.judge_price, "workers": stage.judge_at_once}
+        out.append(Judge(stage.judge, stage.judge_model, **how))
     return out

@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 import xxhash
 from pydantic import Field
 
 from prefdata.decisions import Decisions, Finding, Index, Signals
 from prefdata.near import combined
+from prefdata.noise.traits import keys
 from prefdata.stage import Stage
-
-U64 = npt.NDArray[np.uint64]
 
 
 class ReversePairs(Stage):
@@ -67,7 +65,8 @@ class ReversePairs(Stage):
             text += f": the same as {self.fraction:g} reversed rows for each row, and none is added"
             out.findings.append(Finding("label_smoothing", smoothing, len(able), text))
             return out
-        own, mirrored = _hashes(signals)
+        prompt, good, bad = keys(signals)
+        own, mirrored = combined([prompt, good, bad]), combined([prompt, bad, good])
         there = np.isin(own[able], mirrored[marked])
         free = able[~there]
         wanted = int(self.fraction * len(able) + 1e-9) - int(there.sum())
@@ -78,11 +77,3 @@ class ReversePairs(Stage):
         said = f"rows are added the other way round, beside the set ({self.mode})"
         out.findings.append(Finding("reversed_pairs", len(picked), len(able), said))
         return out
-
-
-def _hashes(signals: Signals) -> tuple[U64, U64]:
-    """A hash of each living pair as it leaves, and of the pair the other way round."""
-    prompt, chosen, rejected = (signals.column(f"pair.{side}_key") for side in ("prompt", "chosen", "rejected"))
-    turned = signals.swapped
-    good, bad = np.where(turned, rejected, chosen), np.where(turned, chosen, rejected)
-    return combined([prompt, good, bad]), combined([prompt, bad, good])

@@ -1,7 +1,6 @@
 """Who is right how often, told by votes alone: planted annotators, and published judges of known truth."""
 
 import gzip
-import itertools
 import json
 
 import numpy as np
@@ -92,13 +91,10 @@ def test_planted_accuracies_are_found_and_better_than_the_majority():
     assert np.isnan(found.right[~voted]).all() and np.isnan(majority(votes)[~voted]).all()
 
 
-@pytest.mark.parametrize(("symmetric", "ties"), [*itertools.product((True, False), repeat=2)])
-def test_each_step_makes_the_votes_more_likely(symmetric, ties):
+def test_each_step_makes_the_votes_more_likely():
     votes, _ = planted((0.9, 0.7, 0.6), ties=0.2, items=200)
-    found = dawid_skene(votes, symmetric=symmetric, ties=ties)
+    found = dawid_skene(votes)
     assert len(found.objective) > 3 and (np.diff(found.objective) >= -1e-9).all()
-    np.testing.assert_allclose(found.confusion.sum(2), 1)
-    assert (np.nansum(found.tie) > 0) == ties
 
 
 def test_turned_items_have_one_minus_their_probability_and_reruns_the_same_bits():
@@ -110,23 +106,6 @@ def test_turned_items_have_one_minus_their_probability_and_reruns_the_same_bits(
     np.testing.assert_allclose(turned.accuracy, found.accuracy, atol=1e-9)
     assert dawid_skene(votes).right.tobytes() == found.right.tobytes()
     np.testing.assert_allclose(majority(votes.turned(where)), np.where(where, 1 - majority(votes), majority(votes)))
-
-
-def test_a_taste_for_a_side_is_seen_where_sides_are_told_apart():
-    rng = np.random.default_rng(0)
-    truth = np.where(rng.random(800) < 0.5, 1, -1)
-    rows = [{f"p{k}": int(z if rng.random() < 0.8 else -z) for k in range(3)} for z in truth]
-    for row, z in zip(rows, truth, strict=True):
-        row["first"] = 1 if rng.random() < 0.9 else int(z)
-    found = dawid_skene(Votes.of(rows), symmetric=False)
-    at = found.annotators.tolist().index(annotators._number("first"))
-    assert found.confusion[at, 0, 2] > 0.8 and found.confusion[at, 2, 2] > 0.9  # says "first" whatever is true
-
-
-def test_ties_may_be_the_truth():
-    rows = [{"a": 0, "b": 0, "c": 0}] * 30 + [{"a": 1, "b": 1, "c": 0}] * 30 + [{"a": -1, "b": -1, "c": -1}] * 30
-    found = dawid_skene(Votes.of(rows), ties=True)
-    assert found.tie[0] > 0.9 and found.right[30] > 0.9 and found.right[60] < 0.05
 
 
 def test_one_vote_and_none():
