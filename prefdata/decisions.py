@@ -22,7 +22,7 @@ NONE = -1
 class Finding:
     """A statement about the whole set: ``name`` (a stable word), its value, and how sure it is.
 
-    ``low``/``high`` bound a 95 % interval where there is one; ``n`` is what the value was computed from; ``rows`` are
+    ``low``/``high`` bound an interval where there is one, of 95 % unless the text says otherwise; ``n`` is what the value was computed from; ``rows`` are
     up to 50 example rows; ``when`` says over which pairs: ``all`` sound ones or the ``kept`` ones. ``covers`` is the share of
     these pairs that the value says something of, where it is silent on some.
 

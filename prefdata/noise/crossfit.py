@@ -1,8 +1,8 @@
 """How much each label agrees with what the rest of the set says: two linear models and further votes, stacked.
 
 Every score of a pair comes from models that saw neither it nor another pair of its prompt; only the few weights that stack them
-are fitted on scores of models that did. Swapping a pair negates its
-score exactly: features are differences, and no model has an intercept.
+are fitted on scores of models that did. Swapping a pair negates its score exactly: features are differences, and no model has
+an intercept.
 """
 
 from __future__ import annotations

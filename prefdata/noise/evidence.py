@@ -69,6 +69,10 @@ class Evidence:
             self, dense=self.dense * column, sparse=turned, side=self.side * column, votes=self.votes * column
         )
 
+    def without_votes(self) -> Evidence:
+        """The same pairs, and nobody else has an opinion."""
+        return replace(self, votes=np.full_like(self.votes, np.nan))
+
     def rows(self, at: Index | npt.NDArray[np.bool_]) -> Evidence:
         """Some of the pairs."""
         parts: Any = (self.dense, self.sparse, self.side, self.group, self.order, self.votes)

@@ -5,6 +5,7 @@ Answers are kept in one file, so that a second or a resumed run asks nothing aga
 
 from __future__ import annotations
 
+import http.client
 import ipaddress
 import json
 import os
@@ -43,6 +44,7 @@ _FRAME = (
 _TAG = re.compile(r"<(?=\s*/?\s*(?:prompt|answer_[ab])\b)", re.IGNORECASE)
 _LETTER = re.compile(r"(?:(?i:final )?(?i:verdict|answer)\s*[:=]\s*)?(A|B|(?i:tie))")
 _SIGN = {"A": 1.0, "B": -1.0, "TIE": 0.0}
+_BROKEN = (OSError, http.client.HTTPException)  # the connection, or what came over it
 _AGAIN = (408, 409, 425, 429)  # and all of 500 and above
 _WRONG = {
     401: "refuses the key",
@@ -175,7 +177,7 @@ class Judge:
                 return said
             except urllib.error.HTTPError as error:
                 with error:
-                    told = f"{error.code} {self._message(error.read(4000)) or error.reason}"
+                    told = f"{error.code} {self._message(error) or error.reason}"
                 if error.code in _WRONG or error.code < 400:
                     what = f"{_WRONG.get(error.code, 'sends the question elsewhere')} ({told})"
                     raise ConfigError(what, where=self.url, hint="Look at judge, judge_model and judge_key.") from error
@@ -183,7 +185,7 @@ class Judge:
                     refused = True  # this question: too long, perhaps
                     break
                 wait = _seconds(error.headers.get("Retry-After"))
-            except (OSError, ValueError) as error:  # no connection, a time-out, no HTTP, no JSON
+            except (*_BROKEN, ValueError) as error:  # no connection, a time-out, no HTTP, no JSON
                 told, wait = first_line(error), None
             if attempt + 1 < _TRIES:
                 time.sleep(min(_LONGEST, wait if wait is not None else self.pause * 2**attempt))
@@ -208,10 +210,16 @@ class Judge:
         except (LookupError, TypeError) as error:
             raise ValueError("the endpoint's answer is no chat completion") from error
         self._silent = False
-        return said if isinstance(said, str) else ""
+        return (
+            said.encode(errors="replace").decode() if isinstance(said, str) else ""
+        )  # half a character cannot be kept
 
-    def _message(self, body: bytes) -> str:
-        """What an endpoint says of an error, in one line and without the key."""
+    def _message(self, error: urllib.error.HTTPError) -> str:
+        """What an endpoint says of an error, in one line, without the key and without control characters."""
+        try:
+            body = error.read(4000)
+        except _BROKEN:
+            return ""
         try:
             said = json.loads(body)
             said = said.get("error", said) if isinstance(said, dict) else said
@@ -219,7 +227,7 @@ class Judge:
         except ValueError:
             said = body.decode("utf-8", "replace")
         key = os.environ.get(self.key or "", "").strip()
-        line = " ".join(str(said).split())
+        line = " ".join("".join(c if c.isprintable() else " " for c in str(said)).split())
         return (line.replace(key, "...") if key else line)[:200]
 
     @cached_property

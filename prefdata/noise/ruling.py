@@ -97,10 +97,11 @@ class Ruling:
 @dataclass(frozen=True)
 class Scores:
     """Margins (n,), what the second vote is free of (n, 5), and prompt groups (n,) of living rows, in their order;
-    ``evidence`` is that of the rows the models were fitted on.
+    ``evidence`` is that of the rows the models were fitted on, ``alone`` (n,) the margins without what further votes add.
     """
 
     margin: Floats
+    alone: Floats
     side: Array
     group: U64
     evidence: Evidence
@@ -123,8 +124,9 @@ def score(
     joined[of[chosen]] = prompt_groups(signals.living(signals.index[chosen]))
     group = joined[of]
     with threadpool_limits(1):  # sums of several threads have other last bits
+        turned = signals.swapped  # by an earlier stage; evidence is of the pairs as read, and then turned as a whole
+        votes = np.where(turned[:, None], -votes, votes)
         features, evidence = Features.fitted(_some(signals, chosen), stage, group[chosen], votes[chosen])
-        turned = signals.swapped  # by an earlier stage
         margin, side = np.zeros(len(signals)), np.empty((len(signals), evidence.side.shape[1]), np.float32)
         own = None
         there = chosen[np.argsort(hashed[chosen], kind="stable")]  # the rows of the evidence
@@ -132,14 +134,19 @@ def score(
         side[there] = evidence.side
         if by is None:
             own, margin[there] = Scorer.fitted(evidence, folds, signals.seed)
+        alone = margin.copy()
+        if own is not None and votes.shape[1]:
+            alone[there] = own.of(evidence.without_votes())
         rest = np.setdiff1d(np.arange(len(signals)), chosen)
         for i in range(0, len(rest), AT_ONCE):
             part = rest[i : i + AT_ONCE]
             more = features.of(_some(signals, part), group[part], votes[part]).flipped(turned[part])
             side[part] = more.side
             if own is not None:
-                margin[part] = own.of(more)
-    return Scores(margin if by is None else by(group), side, group, evidence)
+                margin[part], alone[part] = own.of(more), own.of(more.without_votes())
+    if by is not None:
+        margin = alone = by(group)
+    return Scores(margin, alone, side, group, evidence)
 
 
 def _some(signals: Signals, at: Index) -> Signals:

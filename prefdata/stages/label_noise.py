@@ -177,7 +177,7 @@ class LabelNoise(Stage):
         act: Any = {"drop_top": "drop", "drop": "drop", "swap": "swap"}.get(self.action, "flag")
         doubted |= picked
         if act == "swap":
-            sure &= (votes < 0).sum(axis=1) + (ruling.heard & (ruling.margin < 0)) >= 2
+            sure &= (votes < 0).sum(axis=1) + (ruling.heard & (scores.alone < 0)) >= 2
         picked &= sure
         out.mark(place[doubted & ~picked], "flag", "likely_flipped")
         out.mark(place[picked], act, "likely_flipped")
@@ -192,7 +192,7 @@ class LabelNoise(Stage):
                     upper = f"the rate of wrong labels is not identified (at most {ruling.estimate.upper:.2f})"
                     hint = "Give rate, or a column of verified rows."
                     raise ConfigError(f"label_noise.action=drop_top: {upper}", hint=hint)
-                top = ruling.top(ruling.rate or 0.0) if ruling.signal.there else ~everywhere
+                top = ruling.top(ruling.rate or 0.0) if ruling.heard else ~everywhere
                 return top, everywhere
             return np.nan_to_num(ruling.flip) >= self.min_flip_prob, ruling.both if ruling.heard else everywhere
         if not votes.shape[1]:

@@ -29,7 +29,7 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.asked, self.codes, self.headers, self.wait = [], [], {}, 0.0
         self.said = lambda question: '{"verdict": "A"}'
-        self.url = f"http://127.0.0.1:{self.server_address[1]}/v1"
+        self.url, self.error = f"http://127.0.0.1:{self.server_address[1]}/v1", ""
         self.busy = self.most = 0
 
 
@@ -48,7 +48,8 @@ class Handler(BaseHTTPRequestHandler):
                 {"choices": [{"message": {"role": "assistant", "content": said}}]} if said != "nonsense" else {"x": 1}
             )
         else:
-            document = {"error": {"message": f"code {code} for {self.headers['Authorization']}"}}
+            said = server.error or f"code {code} for {self.headers['Authorization']}"
+            document = {"error": {"message": said}}
         data = json.dumps(document).encode()
         server.busy -= 1
         self.send_response(code)
@@ -170,6 +171,27 @@ def test_garbage_is_no_opinion_and_is_not_asked_again(server, said):
         got = Judge(server.url, "m").asked(batch(ROWS[:1]))
         assert np.isnan(got["vote"]).all() and np.isnan(got["place"]).all()
     assert len(server.asked) == 2
+
+
+def test_half_a_character_in_an_answer_can_be_kept(server):
+    server.said = lambda question: 'so \ud83d\n{"verdict": "A"}'
+    got = Judge(server.url, "m").asked(batch(ROWS[:1]))
+    assert got["vote"].tolist() == [0] and got["place"].tolist() == [1]
+
+
+@pytest.mark.parametrize("code", [200, 500])
+def test_an_answer_that_breaks_off_is_no_answer(server, code):
+    server.codes, server.headers = [code] * 100, {"Transfer-Encoding": "chunked"}  # and no chunks
+    with pytest.raises(ConfigError, match="the judge does not answer"):
+        Judge(server.url, "m", pause=0.0001, timeout=0.2).asked(batch(ROWS[:1]))
+
+
+def test_what_a_server_says_of_an_error_cannot_steer_the_terminal(server):
+    server.codes = [500] * 100
+    server.error = "\x1b[31mred\x07"
+    with pytest.raises(ConfigError, match="500 ") as told:
+        Judge(server.url, "m", pause=0.0001).asked(batch(ROWS[:1]))
+    assert "[31mred" in str(told.value) and str(told.value).isprintable()
 
 
 def test_what_is_no_chat_endpoint_is_said(server):
