@@ -69,7 +69,10 @@ class Judge:
     ) -> None:  # fmt: skip
         self.model, self.key, self.price = model, key, price
         self.workers, self.timeout, self.pause = workers, timeout, pause
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError:  # http://[::1
+            parts = urlsplit("")
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError("is no address of a judge", where=url, hint="For example: http://localhost:8000/v1")
         self.host, self.local = parts.hostname, _loopback(parts.hostname)
@@ -210,9 +213,8 @@ class Judge:
         except (LookupError, TypeError) as error:
             raise ValueError("the endpoint's answer is no chat completion") from error
         self._silent = False
-        return (
-            said.encode(errors="replace").decode() if isinstance(said, str) else ""
-        )  # half a character cannot be kept
+        # half a character (a lone surrogate) cannot be kept
+        return said.encode(errors="replace").decode() if isinstance(said, str) else ""
 
     def _message(self, error: urllib.error.HTTPError) -> str:
         """What an endpoint says of an error, in one line, without the key and without control characters."""

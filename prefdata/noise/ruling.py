@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 AT_ONCE = 20_000  # rows of a large set that are scored at a time
-SAYS = 1.5  # z from which the residual is a vote: where length explains all of the score, its sign is one of chance
+SAYS = 1.0  # z from which the residual is a vote: where length explains all of the score, its sign is one of chance
 REFUSES = (
     4  # of ``Evidence.side``: one answer begins with a refusal. There the residual must call the label wrong by itself
 )
@@ -29,9 +29,9 @@ PLANTED, CHECKED = 0.1, 20_000  # share of flips that the self-check plants, and
 class Ruling:
     """Of n pairs: ``margin`` (log-odds that the label is right, by what the rest of the set shows), ``residual`` (the same
     without length and refusing), ``second`` (whether that is a vote against the label), ``flip`` (probability that it is
-    wrong, NaN where unknown), and what all of them say: the ``signal``, the ``rate`` of wrong labels (None where it is neither given nor identified) with its bounds in
-    ``estimate``, how much of the margins is ``length``, and whether they were ``heard`` at all: not without a signal, nor where
-    annotators voted and the margins may be their common taste.
+    wrong, NaN where unknown), and what all of them say: the ``signal``, the ``rate`` of wrong labels (None where it is neither
+    given nor identified) with its bounds in ``estimate``, how much of the margins is ``length``, and whether they were ``heard`` at all: not without a signal, nor where
+    annotators voted and the margins may be their common taste. ``says``: whether the residuals say anything.
     """
 
     margin: Floats
@@ -44,6 +44,7 @@ class Ruling:
     steepness: float
     length: float
     heard: bool
+    says: bool
 
     @classmethod
     def of(
@@ -64,7 +65,8 @@ class Ruling:
             usual = np.nanmean(wrong) if known is None else known
             before = np.where(np.isnan(wrong), usual, np.clip(wrong, 1e-4, 1 - 1e-4))
         heard = signal.there and (wrong is None or probability.follows(margin, wrong) >= probability.Z)
-        second = (residual < 0) & (Signal.of(residual, group).z >= SAYS)
+        says = Signal.of(residual, group).z >= SAYS
+        second = (residual < 0) & says
         if before is not None and heard:
             steepness = probability.fitted(margin, before)[0]
             flip = probability.flip_probability(margin, steepness, before)
@@ -72,9 +74,8 @@ class Ruling:
             second &= (side[:, REFUSES] == 0) | (rest >= 0.5)
         elif wrong is not None:
             flip = wrong.astype(np.float64)
-        return cls(
-            margin, residual, second, flip, signal, estimate, known, steepness if wrong is None else 0.0, length, heard
-        )
+        steepness = steepness if wrong is None else 0.0
+        return cls(margin, residual, second, flip, signal, estimate, known, steepness, length, heard, says)
 
     @property
     def both(self) -> Bools:
@@ -88,10 +89,10 @@ class Ruling:
         return float((np.log(self.rate / (1 - self.rate)) - np.log(limit / (1 - limit))) / self.steepness)
 
     def top(self, share: float) -> Bools:
-        """The ``share`` of pairs whose labels are contradicted most, of these those that both votes contradict."""
+        """The ``share`` of pairs whose labels are contradicted most, of these those that the residual contradicts too."""
         out = np.zeros(len(self.margin), bool)
         out[np.argsort(self.margin, kind="stable")[: round(share * len(out))]] = True
-        return out & self.both
+        return out & (self.margin < 0) & (self.residual < 0) & self.says
 
 
 @dataclass(frozen=True)

@@ -260,7 +260,7 @@ def test_data_leaves_this_machine_only_if_that_is_allowed(monkeypatch):
         Judge(url, "m").warm()
     monkeypatch.setenv("PREFDATA_ONLINE", "1")
     Judge("https://api.example.com/v1", "m").warm()
-    for url in ("api.example.com", "ftp://x/y", "http://"):
+    for url in ("api.example.com", "ftp://x/y", "http://", "http://[::1"):
         with pytest.raises(ConfigError, match="no address of a judge"):
             Judge(url, "m")
     with pytest.raises(ConfigError, match="a password"):
