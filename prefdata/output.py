@@ -32,7 +32,7 @@ MANIFEST = "manifest.json"
 NO_LICENSE = ["The licence was not given and is not guessed: set it before you share this set.", ""]
 _BESIDE = {
     "reversed": "`reversed` holds pairs the wrong way round: the worse answer stands under `chosen` (`pd_reversed`; `pd_source_row` is"
-    " the `pd_id` of the source, whose other columns it has). Plain DPO must not see them: each pulls against its source, and to"
+    " the `pd_id` of the source, whose other columns it has; those of one answer stand with that answer). Plain DPO must not see them: each pulls against its source, and to"
     " train on both is label smoothing at the price of more rows. They are for losses that read `pd_reversed`.",
     "ab": "`ab` holds the kept pairs for pairwise classifiers and judges: `label` says which of `output_1` and `output_2` is"
     " better. Rows with `pd_reversed` show the pair of `pd_source_row` once more, in the other order.",

@@ -96,12 +96,22 @@ def publish(task: PublishTask) -> list[str]:
 
 
 def _turned(table: pa.Table, where: Bools) -> pa.Table:
-    """The rows with their answers exchanged at these places."""
+    """The rows with their answers exchanged at these places, and whatever else stands once for each of them (their scores,
+    their models): two columns of one type whose names differ in ``chosen`` and ``rejected``."""
     if not where.any():
         return table
-    pick, (chosen, rejected) = pa.array(where), (table.column(s).combine_chunks() for s in ("chosen", "rejected"))
-    table = table.set_column(1, "chosen", pc.if_else(pick, rejected, chosen))
-    table = table.set_column(2, "rejected", pc.if_else(pick, chosen, rejected))
+    n, at = len(table), np.arange(len(table))
+    for one in table.column_names:
+        other = one.replace("chosen", "rejected")
+        if (
+            other != one
+            and other in table.column_names
+            and table.schema.field(one).type == table.schema.field(other).type
+        ):
+            both = pa.chunked_array([*table.column(one).chunks, *table.column(other).chunks])
+            for name, picked in ((one, np.where(where, at + n, at)), (other, np.where(where, at, at + n))):
+                i = table.schema.get_field_index(name)
+                table = table.set_column(i, table.schema.field(i), both.take(pa.array(picked)).combine_chunks())
     at = table.schema.get_field_index(ANNOTATIONS)
     if at >= 0 and pa.types.is_list(table.schema.field(at).type):  # votes for the chosen answer are now for the other
         votes = [v and [-x for x in v] if t else v for v, t in zip(table.column(at).to_pylist(), where, strict=True)]

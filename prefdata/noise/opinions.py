@@ -42,9 +42,12 @@ def gathered(living: Signals, stage: str, out: Decisions) -> Array:
         if agree + differ and share >= CIRCULAR:
             text = f"{what}: it is what they were made of, and no further vote"
             out.findings.append(Finding("vote_left_out", share, cast, text))
-        elif cast:
+        elif agree + differ:
             out.findings.append(Finding("vote_agreement", share, agree + differ, what))
             votes.append(vote)
+        else:
+            text = f"{name} prefers neither answer of any pair ({cast:,} of {len(living):,} have a usable opinion): it says nothing"
+            out.findings.append(Finding("vote_says_nothing", len(living), len(living), text))
     return np.stack(votes, 1) if votes else np.empty((len(living), 0), np.float32)
 
 

@@ -94,15 +94,16 @@ class LabelNoise(Stage):
     @model_validator(mode="after")
     def _whole(self) -> LabelNoise:
         if (self.policy is None) != (self.reference is None):
-            raise ConfigError("label_noise: policy and reference go together")
+            raise ValueError("policy and reference go together")
         if (self.judge is None) != (self.judge_model is None):
-            raise ConfigError("label_noise: judge (an address) and judge_model (a name) go together")
+            raise ValueError("judge (an address) and judge_model (a name) go together")
         if self.scorer == "strong" and not (self.sentences or self.lm):
-            hint = "Give sentences (a sentence-transformers model), lm (a causal language model), or both."
-            raise ConfigError("label_noise: scorer strong needs a model", hint=hint)
+            what = (
+                "scorer strong needs sentences (a sentence-transformers model), lm (a causal language model), or both"
+            )
+            raise ValueError(what)
         if self.scorer != "strong" and (self.sentences or self.lm):
-            hint = "--set label_noise.scorer=strong"
-            raise ConfigError("label_noise: sentences and lm are for the scorer strong", hint=hint)
+            raise ValueError("sentences and lm are for the scorer strong: set scorer to strong")
         return self
 
     def warm(self) -> None:
@@ -164,7 +165,8 @@ class LabelNoise(Stage):
         out.flip_prob = np.full(len(out), np.nan, np.float32)
         out.flip_prob[place] = ruling.flip
         check = self.folds if self.self_check and not self.scorer.startswith(_ENCODER) else 0
-        out.findings += told(living, scores, ruling, self.min_flip_prob, check)
+        said = told(living, scores, ruling, self.min_flip_prob, check)
+        out.findings += [f for f in said if f.name != "noise_rate_unknown" or self.rule == "probability"]
         picked, sure = self._picked(ruling, votes)
         limit = ruling.margin_at(self.min_flip_prob)
         if limit is not None and self.rule == "probability":
@@ -244,7 +246,11 @@ class LabelNoise(Stage):
         right = living.column(f"{self.name()}.verified")
         found = opinions.rate_of(np.where(living.swapped, 1 - right, right), self.verified)
         out.findings.append(found)
-        return float(np.clip(found.value, 0.001, 0.499))
+        wrong = float(found.value)
+        if wrong >= 0.5:
+            hint = "True means that the label is right. Does the column say the opposite?"
+            raise ConfigError(f"label_noise.verified={self.verified}: {found.text}", hint=hint)
+        return max(wrong, 0.001)
 
 
 @lru_cache(maxsize=4)

@@ -80,7 +80,7 @@ def test_a_rule_that_can_be_learnt_is_found_in_rows_that_were_never_seen(margins
 def test_random_labels_teach_nothing(bert):
     rng = random.Random(1)
     some = [(p, *rng.sample([c, r], 2)) for p, c, r in rows(240)]
-    assert 0.4 < (fitted(Encoder(bert, **TINY), some) > 0).mean() < 0.6
+    assert 0.35 < (fitted(Encoder(bert, **TINY), some) > 0).mean() < 0.65
 
 
 def test_two_runs_are_the_same_bytes_in_any_order_of_rows(bert, margins):

@@ -6,6 +6,7 @@ import random
 from functools import partial
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from frame import decide, signals
@@ -290,6 +291,43 @@ def test_what_is_swapped_is_written_the_other_way_round(strong, tmp_path):
     now = {r["id"]: r["chosen"] for r in loaded(tmp_path / "out")}
     swapped = np.array([now[f"r{i}"] == r[2] for i, r in enumerate(rows)])
     assert swapped.sum() > 20 and wrong[swapped].mean() > 0.9
+
+
+def test_what_stands_beside_an_answer_is_turned_with_it(tmp_path):
+    rows = [
+        {"id": i, "prompt": f"Say {i}.", "chosen": f"a{i}", "rejected": f"b{i}", "chosen_model": "A", "rejected_model": "B",
+         "score_chosen": i % 5, "score_rejected": 3.0}
+        for i in range(40)
+    ]  # fmt: skip
+    votes = ["label_noise.rule=all", "label_noise.action=swap"]
+    made = prefdata.clean(rows, tmp_path / "flagged", only=["label_noise"], set=votes)
+    assert made.report.totals.swapped == 0  # one vote alone is no second signal
+    from prefdata import publishing
+
+    table = pa.Table.from_pylist(rows).select(["prompt", "chosen", "rejected", "chosen_model", "rejected_model", "id"])
+    turned = publishing._turned(table, np.arange(40) % 2 == 0).to_pylist()
+    assert turned[0] == {
+        "prompt": "Say 0.",
+        "chosen": "b0",
+        "rejected": "a0",
+        "chosen_model": "B",
+        "rejected_model": "A",
+        "id": 0,
+    }
+    assert turned[1] == {
+        "prompt": "Say 1.",
+        "chosen": "a1",
+        "rejected": "b1",
+        "chosen_model": "A",
+        "rejected_model": "B",
+        "id": 1,
+    }
+
+
+def test_a_column_that_says_the_opposite_is_not_believed():
+    rows = dicts(pairs(300)[0], checked=[False] * 200 + [True] * 100)
+    with pytest.raises(ConfigError, match="the opposite"):
+        prefdata.audit(rows, only=["label_noise"], set=["label_noise.verified=checked"])
 
 
 def test_weight_and_soft_write_columns_for_the_trainer(strong, tmp_path):
@@ -619,7 +657,7 @@ def test_parameters_that_do_not_go_together():
     for given, words in [
         ({"policy": "x"}, "policy and reference go together"),
         ({"judge": "http://127.0.0.1:1"}, "judge .* and judge_model .* go together"),
-        ({"scorer": "strong"}, "scorer strong needs a model"),
+        ({"scorer": "strong"}, "scorer strong needs sentences"),
         ({"lm": "x"}, "are for the scorer strong"),
     ]:
         with pytest.raises((ConfigError, ValidationError), match=words):
