@@ -18,10 +18,10 @@ Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 AT_ONCE = 20_000  # rows of a large set that are scored at a time
-SAYS = 1.0  # z from which the residual is a vote: where length explains all of the score, its sign is one of chance
-REFUSES = (
-    4  # of ``Evidence.side``: one answer begins with a refusal. There the residual must call the label wrong by itself
-)
+ALL, SAYS = 0.9, 2.0
+"""Where length explains so much of the score (``ALL``), what is left is a vote only from that z on (``SAYS``): else a coin."""
+REFUSES = 4
+"""Of ``Evidence.side``: one answer begins with a refusal. There the residual must call the label wrong by itself."""
 PLANTED, CHECKED = 0.1, 20_000  # share of flips that the self-check plants, and the pairs it looks at
 
 
@@ -65,7 +65,7 @@ class Ruling:
             usual = np.nanmean(wrong) if known is None else known
             before = np.where(np.isnan(wrong), usual, np.clip(wrong, 1e-4, 1 - 1e-4))
         heard = signal.there and (wrong is None or probability.follows(margin, wrong) >= probability.Z)
-        says = Signal.of(residual, group).z >= SAYS
+        says = length < ALL or Signal.of(residual, group).z >= SAYS
         second = (residual < 0) & says
         if before is not None and heard:
             steepness = probability.fitted(margin, before)[0]
