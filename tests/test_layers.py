@@ -276,4 +276,4 @@ def test_the_package_does_not_grow_unseen():
     domains 3,500 more (2,000 in noise/, 870 of these for models and judges as further votes). Raise it knowingly.
     """
     read = [path.read_text("utf-8") for name, path in MODULES.items() if not name.startswith(("bench", "samples"))]
-    assert sum(bool(line.strip()) for text in read for line in text.splitlines()) < 15_400
+    assert sum(bool(line.strip()) for text in read for line in text.splitlines()) < 15_500
