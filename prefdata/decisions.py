@@ -94,15 +94,15 @@ class Decisions:
             self.limit[at] = limit
 
     def among(self, living: Index) -> Decisions:
-        """The same decisions among more rows, of which those that were not asked about are kept."""
+        """The same decisions among other rows: those that were not asked about are kept, and others are left out."""
         out = Decisions(living)
-        at = np.searchsorted(living, self.rows)
+        _, here, there = np.intersect1d(self.rows, living, assume_unique=True, return_indices=True)
         for name in ("action", "reason", "score", "limit", "peer"):
-            getattr(out, name)[at] = getattr(self, name)
+            getattr(out, name)[there] = getattr(self, name)[here]
         for name, usual in (("weight", 1.0), ("flip_prob", np.nan)):
             if (values := getattr(self, name)) is not None:
                 setattr(out, name, np.full(len(living), usual, np.float32))
-                getattr(out, name)[at] = values
+                getattr(out, name)[there] = values[here]
         out.reasons, out.findings = self.reasons, self.findings
         return out
 

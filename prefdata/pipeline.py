@@ -65,19 +65,23 @@ class Pipeline:
                 progress(stage.name(), i, len(self.stages))
             if splits is None and stage.train_only and divide is not None:
                 splits = divide(living, None)
-            got = _decided(stage, sound if stage.compares else living, splits)
+            got = (
+                _decided(stage, sound, splits).among(living.index)
+                if stage.compares
+                else _decided(stage, living, splits)
+            )
             made.append(got)
             if divide is not None and splits is None and stage.name() == "near_duplicate":
                 splits = divide(living, got)  # with the rows it drops: their prompts join groups
-            if not stage.compares:  # which decided over more than these, and takes none away
-                living = living.without(got)
+            living = living.without(got)
             if i == 0:
                 sound = living
             if clock:
                 clock(stage.name())
+        same = np.array_equal(living.index, sound.index) and not living.swapped.any()
         for stage, got in zip(self.stages, made, strict=True):
-            if stage.compares:
-                again = _decided(stage, living, splits)
+            if stage.compares:  # nothing is counted again where all sound pairs stay as they are
+                again = got if same else _decided(stage, living, splits)
                 got.findings += [replace(f, when="kept") for f in again.findings]
         if splits is None:
             splits = divide(living, None) if divide else np.zeros(signals.total, np.int8)
@@ -179,14 +183,18 @@ def _gate(text: Any, stages: Sequence[Stage], where: str) -> Gate:
 
 
 def _make(kind: type[Stage], entry: Entry, path: Path, origin: Mapping[tuple[str, str], str]) -> Stage:
+    def place(key: str) -> str:
+        return origin.get((entry.name, key), f"{path}:{entry.lines.get(key, entry.line)}: {entry.name}.{key}")
+
     try:
-        return kind(**entry.given)
+        stage = kind(**entry.given)
     except ValidationError as error:
         first = error.errors()[0]
         key = str(first["loc"][0]) if first["loc"] else ""
-        where = origin.get((entry.name, key), f"{path}:{entry.lines.get(key, entry.line)}: {entry.name}.{key}")
-        if not key:  # parameters that do not go together
-            raise ConfigError(first["msg"].removeprefix("Value error, "), where=where.rstrip(".")) from error
+        where = place(key)
+        if not key:  # parameters that do not go together, of which an override is the likelier culprit
+            where = next((w for (name, _), w in origin.items() if name == entry.name), where.rstrip("."))
+            raise ConfigError(first["msg"].removeprefix("Value error, "), where=where) from error
         fields = kind.model_fields
         if first["type"] == "extra_forbidden":
             near = nearest(key, fields)
@@ -195,3 +203,8 @@ def _make(kind: type[Stage], entry: Entry, path: Path, origin: Mapping[tuple[str
             raise ConfigError("no such parameter", where=where, hint=hint) from error
         hint = f"{key} is {describe(kind, key)}." if key in fields else ""
         raise ConfigError(f"{first['msg']}, got {str(first['input'])[:60]!r}", where=where, hint=hint) from error
+    if idle := stage.idle():
+        raise ConfigError(
+            f"does nothing: it needs {idle[1]}", where=place(idle[0]), hint="Leave it out, or give that too."
+        )
+    return stage

@@ -60,6 +60,10 @@ class Stage(BaseModel):
     compares: ClassVar[bool] = False
     """True for a stage of findings only: it is decided over all sound pairs, and again over the kept ones."""
 
+    def idle(self) -> tuple[str, str] | None:
+        """A parameter that does nothing beside the others as they are, and what it needs; None if each does something."""
+        return None
+
     def notice(self, pairs: int) -> str:
         """What a user must hear before about ``pairs`` pairs (an ``Amount``) are measured: calls that cost money. Empty for
         nothing. A stage that says something is not tried by ``--dry-run``.

@@ -352,6 +352,8 @@ def test_the_command_prints_and_writes_what_the_records_say(cli, tmp_path):
         (("--rates", "x"), "--rates x: not numbers"),
         (("--faults", "flip"), "--faults flip: no such fault. Did you mean flips?"),
         (("--faults", "cut"), "--faults cut needs --tokenizer FOLDER"),
+        (("--faults", "exact", "--tokenizer", "x"), "--tokenizer does nothing here"),
+        (("--encoder", "x", "--no-worth"), "--encoder does nothing beside --no-worth"),
         (("--seeds", "2"), "--seeds 2: what cleaning is worth needs three"),
     ],
 )

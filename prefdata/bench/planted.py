@@ -50,6 +50,10 @@ class Asked:
             raise ConfigError(f"--seeds {self.seeds}: what cleaning is worth needs three", hint="Or give --no-worth.")
         if self.tokenizer is None and tuple(self.faults) == ("cut",):
             raise ConfigError("--faults cut needs --tokenizer FOLDER")
+        if self.tokenizer is not None and "cut" not in self.faults:
+            raise ConfigError("--tokenizer does nothing here", hint="It is for --faults cut.")
+        if self.encoder is not None and not self.worth:
+            raise ConfigError("--encoder does nothing beside --no-worth", hint="It is for what cleaning is worth.")
 
 
 def bench(sources: Mapping[str, Any], asked: Asked, tell: Tell, **options: Any) -> dict[str, Any]:

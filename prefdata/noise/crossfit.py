@@ -72,6 +72,17 @@ class Scorer:
         return np.asarray((parts * self.stack[fold]).sum(axis=1), np.float64)
 
 
+def with_votes(margin: Floats, votes: npt.NDArray[np.float32], group: U64, folds: int, seed: int) -> Floats:
+    """The margins (n,) of another scorer joined by further ``votes`` (n, m), with weights that each fold learns from the others.
+
+    Rows are to be in the order of their hashes.
+    """
+    fold = folds_of(group, folds, seed)
+    parts = np.column_stack([margin, np.zeros(len(margin)), np.nan_to_num(votes.astype(np.float64))])
+    weights = np.stack([_stacked(parts[fold != k]) for k in range(folds)])
+    return np.asarray((parts * weights[fold]).sum(axis=1), np.float64)
+
+
 def _row_sums(rows: npt.NDArray[np.float32], weights: Floats) -> Floats:
     """``rows @ weights``, with the same bits for a row whatever stands beside it, which BLAS does not promise."""
     return np.concatenate(

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import xxhash
 
 from prefdata.errors import ConfigError
+from prefdata.noise.crossfit import folds_of
 from prefdata.noise.pretrained import Named, device, loaded
 from prefdata.pairs import SIDES, Pairs, readable
 
@@ -115,7 +115,7 @@ class Encoder(Named):
 
         tokenizer = _tokenizer(self.name, self.max_length)
         pairs, texts = self._sequences(_Text.of(tokenizer), ids)
-        fold = np.array([xxhash.xxh3_64_intdigest(np.uint64(g).tobytes(), seed) % folds for g in groups], np.int64)
+        fold = folds_of(groups, folds, seed)
         # rows in an order of their own: neither the order of the file nor which answer is the chosen one is in it
         order = np.lexsort((pairs[:, 0], pairs.max(1), pairs.min(1))) if len(pairs) else np.empty(0, np.int64)
         margins = np.zeros(len(pairs))

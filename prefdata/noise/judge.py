@@ -157,7 +157,7 @@ class Judge:
                             found[key] = said
                             if said is not None:
                                 kept.execute("INSERT OR IGNORE INTO answers VALUES (?, ?)", (key, said))
-                    except BaseException:
+                    except BaseException:  # also Ctrl-C: else the pool would ask all that is left before it ends
                         pool.shutdown(wait=False, cancel_futures=True)
                         raise
         return [found.get(k) for k in keys]

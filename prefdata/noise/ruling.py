@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from prefdata.decisions import Index, Signals
 from prefdata.noise import probability
-from prefdata.noise.crossfit import Scorer
+from prefdata.noise.crossfit import Scorer, with_votes
 from prefdata.noise.evidence import U64, Array, Evidence, Features, pair_hash, prompt_groups
 from prefdata.noise.probability import Rate, Signal
 
@@ -30,8 +30,9 @@ class Ruling:
     """Of n pairs: ``margin`` (log-odds that the label is right, by what the rest of the set shows), ``residual`` (the same
     without length and refusing), ``second`` (whether that is a vote against the label), ``flip`` (probability that it is
     wrong, NaN where unknown), and what all of them say: the ``signal``, the ``rate`` of wrong labels (None where it is neither
-    given nor identified) with its bounds in ``estimate``, how much of the margins is ``length``, and whether they were ``heard`` at all: not without a signal, nor where
-    annotators voted and the margins may be their common taste. ``says``: whether the residuals say anything.
+    given nor identified) with its bounds in ``estimate``, how much of the margins is ``length``, whether they were ``heard`` at
+    all (not without a signal, nor where annotators voted and the margins may be their common taste), and whether the residuals
+    say anything (``says``).
     """
 
     margin: Floats
@@ -147,6 +148,11 @@ def score(
                 margin[part], alone[part] = own.of(more), own.of(more.without_votes())
     if by is not None:
         margin = alone = by(group)
+        if votes.shape[1]:
+            order = np.argsort(hashed, kind="stable")
+            scaled = (np.where(turned[:, None], -votes, votes)[order] / features.opinions).astype(np.float32)
+            margin = np.empty(len(alone))
+            margin[order] = with_votes(alone[order], scaled, group[order], folds, signals.seed)
     return Scores(margin, alone, side, group, evidence)
 
 

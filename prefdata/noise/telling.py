@@ -31,6 +31,9 @@ def told(living: Signals, scores: Scores, ruling: Ruling, limit: float, folds: i
         out.append(Finding("classifier_not_heard", 1, n, text))
     upper = f"at most {rate.upper:.1%} of the labels are wrong, if errors fall alike on all pairs"
     out.append(Finding("noise_rate_upper", rate.upper, n, upper))
+    if ruling.rate is not None and ruling.rate > rate.upper:
+        text = f"the rate given, {ruling.rate:.1%}, is above the {rate.upper:.1%} that the set allows at most: look at what is dropped"
+        out.append(Finding("noise_rate_above", ruling.rate, n, text))
     if rate.value is not None:
         text = f"about {rate.value:.1%} of the labels are wrong (90 % interval {rate.low:.1%} to {rate.high:.1%})"
         out.append(Finding("noise_rate", rate.value, n, text, rate.low, rate.high))

@@ -108,7 +108,7 @@ def _stage(key: str, stage: Stage, made: Decisions, kept: Mask) -> StageReport:
         on_it = made.score == np.float32(limit)
         inclusive = bool((on_it & acted).any()) or not on_it.any()
         over = numbers.beyond(made.score, limit, drops, inclusive)
-        if (over & acted).any():
+        if (over & acted).any() and not (over & made.of("drop")).any():
             verb = ACTIONS[int(np.bincount(made.action[over & acted]).argmax())]
     counted = made.action == ACTIONS.index(verb)
     what_if = []

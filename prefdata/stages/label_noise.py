@@ -61,7 +61,7 @@ class LabelNoise(Stage):
     }
     measured: ClassVar[frozenset[str]] = frozenset((
         "scorer", "vectors", "sentences", "lm", "reward_models", "policy", "reference", "beta", "judge", "judge_model", "judge_key",
-        "verified",
+        "verified", "max_length",
     ))  # fmt: skip
     drops: ClassVar[Literal["above", "below"] | None] = "below"
     scale: ClassVar[str] = "log-odds that the label is right, by models that did not see the pair"
@@ -72,18 +72,18 @@ class LabelNoise(Stage):
     rule: Literal["probability", "all", "majority", "lowest"] = "probability"
     min_flip_prob: float = Field(0.8, ge=0.5, lt=1)
     rate: float | None = Field(None, gt=0, lt=0.5)
-    verified: str | None = None
+    verified: str | None = Field(None, min_length=1)
     self_check: bool = True
     vectors: Literal["auto", "yes", "no"] = "auto"
-    sentences: str | None = None
-    lm: str | None = None
+    sentences: str | None = Field(None, min_length=1)
+    lm: str | None = Field(None, min_length=1)
     reward_models: tuple[str, ...] = ()
-    policy: str | None = None
-    reference: str | None = None
+    policy: str | None = Field(None, min_length=1)
+    reference: str | None = Field(None, min_length=1)
     beta: float = Field(0.1, gt=0)
-    judge: str | None = None
-    judge_model: str | None = None
-    judge_key: str | None = None
+    judge: str | None = Field(None, min_length=1)
+    judge_model: str | None = Field(None, min_length=1)
+    judge_key: str | None = Field(None, min_length=1)
     judge_price: tuple[float, float] | None = None
     judge_at_once: int = Field(4, ge=1, le=64)
     folds: int = Field(20, ge=2, le=100)
@@ -104,7 +104,23 @@ class LabelNoise(Stage):
             raise ValueError(what)
         if self.scorer != "strong" and (self.sentences or self.lm):
             raise ValueError("sentences and lm are for the scorer strong: set scorer to strong")
+        if self.rule != "probability" and self.action in ("drop_top", "weight", "soft"):
+            raise ValueError(f"action {self.action} goes by probability: it does not go with rule {self.rule}")
         return self
+
+    def idle(self) -> tuple[str, str] | None:
+        """See ``Stage.idle``."""
+        fine_tuned = self.scorer.startswith(_ENCODER)
+        needs = {
+            "scorer encoder:NAME": () if fine_tuned else ("epochs", "max_length"),
+            "another scorer than encoder:NAME": ("vectors",) if fine_tuned and self.vectors == "yes" else (),
+            "policy and reference": () if self.policy else ("beta",),
+            "judge": () if self.judge else ("judge_key", "judge_price", "judge_at_once"),
+            "rule probability": () if self.rule == "probability" else ("min_flip_prob",),
+        }
+        fields = type(self).model_fields
+        given = ((n, other) for other, names in needs.items() for n in names if getattr(self, n) != fields[n].default)
+        return next(given, None)
 
     def warm(self) -> None:
         """Find out early which models are missing."""
@@ -124,6 +140,8 @@ class LabelNoise(Stage):
 
     @property
     def _static(self) -> bool:
+        if self.scorer.startswith(_ENCODER):
+            return False
         return self.vectors == "yes" or (self.vectors == "auto" and importlib.util.find_spec("wordllama") is not None)
 
     def measure(self, pairs: Pairs) -> pa.Table:

@@ -78,9 +78,12 @@ def test_a_rule_that_can_be_learnt_is_found_in_rows_that_were_never_seen(margins
 
 
 def test_random_labels_teach_nothing(bert):
-    rng = random.Random(1)
-    some = [(p, *rng.sample([c, r], 2)) for p, c, r in rows(240)]
-    assert 0.35 < (fitted(Encoder(bert, **TINY), some) > 0).mean() < 0.65
+    agrees = []
+    for seed in range(3):  # one draw of 240 labels may well lie at the edge
+        rng = random.Random(seed)
+        some = [(p, *rng.sample([c, r], 2)) for p, c, r in rows(240)]
+        agrees.append((fitted(Encoder(bert, **TINY), some) > 0).mean())
+    assert 0.4 < np.mean(agrees) < 0.6
 
 
 def test_two_runs_are_the_same_bytes_in_any_order_of_rows(bert, margins):

@@ -6,7 +6,6 @@ import random
 from functools import partial
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from frame import decide, signals
@@ -20,6 +19,7 @@ from prefdata.errors import ConfigError, MissingExtra
 from prefdata.noise.annotators import Votes, dawid_skene
 from prefdata.noise.crossfit import folds_of
 from prefdata.noise.evidence import pair_hash, prompt_groups
+from prefdata.pipeline import load
 from prefdata.stages import label_noise
 from prefdata.stages.label_noise import LabelNoise
 
@@ -285,49 +285,36 @@ def test_swap_needs_a_second_signal(strong):
 def test_what_is_swapped_is_written_the_other_way_round(strong, tmp_path):
     rows, wrong = strong[0][:300], strong[1][:300]
     columns = {n: v[:300] for n, v in scores_of(strong[1]).items()}
+    beside = {
+        "chosen_model": [r[1] for r in rows],
+        "rejected_model": [r[2] for r in rows],
+        "chosen_alone": [*range(300)],
+    }
     options = {"only": ["label_noise"], "set": [*SET, "label_noise.action=swap", "label_noise.rate=0.2"]}
-    result = prefdata.clean(dicts(rows, **columns), tmp_path / "out", **options)
+    result = prefdata.clean(dicts(rows, **columns, **beside), tmp_path / "out", **options)
     assert result.counts["kept"] == 300
-    now = {r["id"]: r["chosen"] for r in loaded(tmp_path / "out")}
-    swapped = np.array([now[f"r{i}"] == r[2] for i, r in enumerate(rows)])
+    now = {r["id"]: r for r in loaded(tmp_path / "out")}
+    swapped = np.array([now[f"r{i}"]["chosen"] == r[2] for i, r in enumerate(rows)])
     assert swapped.sum() > 20 and wrong[swapped].mean() > 0.9
-
-
-def test_what_stands_beside_an_answer_is_turned_with_it(tmp_path):
-    rows = [
-        {"id": i, "prompt": f"Say {i}.", "chosen": f"a{i}", "rejected": f"b{i}", "chosen_model": "A", "rejected_model": "B",
-         "score_chosen": i % 5, "score_rejected": 3.0}
-        for i in range(40)
-    ]  # fmt: skip
-    votes = ["label_noise.rule=all", "label_noise.action=swap"]
-    made = prefdata.clean(rows, tmp_path / "flagged", only=["label_noise"], set=votes)
-    assert made.report.totals.swapped == 0  # one vote alone is no second signal
-    from prefdata import publishing
-
-    table = pa.Table.from_pylist(rows).select(["prompt", "chosen", "rejected", "chosen_model", "rejected_model", "id"])
-    turned = publishing._turned(table, np.arange(40) % 2 == 0).to_pylist()
-    assert turned[0] == {
-        "prompt": "Say 0.",
-        "chosen": "b0",
-        "rejected": "a0",
-        "chosen_model": "B",
-        "rejected_model": "A",
-        "id": 0,
-    }
-    assert turned[1] == {
-        "prompt": "Say 1.",
-        "chosen": "a1",
-        "rejected": "b1",
-        "chosen_model": "A",
-        "rejected_model": "B",
-        "id": 1,
-    }
+    for i, turned in enumerate(
+        swapped
+    ):  # what stands beside an answer goes with it, and a column without a partner stays
+        row = now[f"r{i}"]
+        assert (row["chosen_model"], row["rejected_model"]) == (row["chosen"], row["rejected"])
+        assert row["score_rejected"] == (columns["score_chosen"][i] if turned else 0)
+        assert row["chosen_alone"] == i
 
 
 def test_a_column_that_says_the_opposite_is_not_believed():
     rows = dicts(pairs(300)[0], checked=[False] * 200 + [True] * 100)
     with pytest.raises(ConfigError, match="the opposite"):
         prefdata.audit(rows, only=["label_noise"], set=["label_noise.verified=checked"])
+
+
+def test_a_rate_that_the_set_rules_out_is_told():
+    rows = pairs(600, SURE)[0]
+    assert told(decide(rows, Noise(rate=0.3)))["noise_rate_above"].value == 0.3
+    assert "noise_rate_above" not in told(decide(rows, Noise(rate=0.01)))
 
 
 def test_weight_and_soft_write_columns_for_the_trainer(strong, tmp_path):
@@ -659,11 +646,29 @@ def test_parameters_that_do_not_go_together():
         ({"judge": "http://127.0.0.1:1"}, "judge .* and judge_model .* go together"),
         ({"scorer": "strong"}, "scorer strong needs sentences"),
         ({"lm": "x"}, "are for the scorer strong"),
+        ({"rule": "majority", "action": "drop_top"}, "action drop_top goes by probability"),
+        ({"policy": ""}, "at least 1 character"),
     ]:
         with pytest.raises((ConfigError, ValidationError), match=words):
             LabelNoise(**given)
     with pytest.raises(ValidationError):
         LabelNoise(scorer="bert")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["epochs=3"], "epochs: does nothing: it needs scorer encoder:NAME"),
+        (["max_length=99"], "max_length: does nothing: it needs scorer encoder:NAME"),
+        (["beta=1"], "beta: does nothing: it needs policy and reference"),
+        (["judge_key=KEY"], "judge_key: does nothing: it needs judge"),
+        (["scorer=encoder:x", "vectors=yes"], "vectors: does nothing: it needs another scorer"),
+        (["rule=all", "min_flip_prob=0.9"], "min_flip_prob: does nothing: it needs rule probability"),
+    ],
+)
+def test_a_parameter_that_would_do_nothing_is_refused(given, words):
+    with pytest.raises(ConfigError, match=f"--set label_noise.{words}"):
+        load("default", sets=[f"label_noise.{g}" for g in given])
 
 
 def test_vectors_need_wordllama(monkeypatch, strong):
@@ -728,6 +733,11 @@ def test_an_encoder_is_a_scorer(models, strong, tmp_path):
     assert not np.allclose(scores, decide(rows, Noise()).score, atol=1e-3)
     found = {f.name: f for f in result.findings}
     assert found["label_signal"].n == 100 and "self_check" not in found  # it would have to be trained once more
+    voted = dicts(rows, **{n: v[:100] for n, v in scores_of(strong[1]).items()})
+    prefdata.clean(voted, tmp_path / "voted", set=given, only=["label_noise"], workers=1)
+    got = by_row(tmp_path / "voted")
+    with_votes = np.array([got[i]["score"] for i in range(100)])
+    assert auroc(-with_votes, strong[1][:100]) > 0.75 > auroc(-scores, strong[1][:100])  # a further vote joins it
 
 
 def test_a_language_model_adds_what_it_knows(models, strong, tmp_path):
