@@ -3,6 +3,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -295,6 +296,17 @@ def test_what_if_agrees_with_counting_again(tmp_path):
     for w in stage.what_if:
         assert w.acted == int((score >= np.float32(w.limit)).sum()), w
         assert w.kept == len(score) - w.acted
+
+
+def test_where_some_are_dropped_beyond_the_limit_the_limit_is_that_of_drops(tmp_path):
+    """Most of the pairs beyond it may only be flagged, for want of a second vote."""
+    made = facts(tmp_path)
+    twins = made.decisions[1]
+    beyond = np.flatnonzero(twins.of("drop"))
+    twins.mark(beyond[:15], "flag", "near_duplicate")
+    stage = summarise(replace(made, outcome=apply(400, made.decisions))).stages[1]
+    assert stage.verb == "drop" and stage.beyond_kept == 15
+    assert [w.acted for w in stage.what_if if w.current] == [5]
 
 
 def test_what_if_keeps_drops_of_another_cause_and_rows_saved_by_another_condition():

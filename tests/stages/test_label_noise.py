@@ -15,10 +15,12 @@ from written import bytes_of, loaded, reasons, write_lines
 
 import prefdata
 from prefdata import encoders
+from prefdata.decisions import Decisions
 from prefdata.errors import ConfigError, MissingExtra
 from prefdata.noise.annotators import Votes, dawid_skene
 from prefdata.noise.crossfit import folds_of
 from prefdata.noise.evidence import pair_hash, prompt_groups
+from prefdata.pairs import Pair, Pairs
 from prefdata.pipeline import load
 from prefdata.stages import label_noise
 from prefdata.stages.label_noise import LabelNoise
@@ -282,6 +284,42 @@ def test_swap_needs_a_second_signal(strong):
     assert (made.of("flag") & ~against).any() and made.count("drop") == 0
 
 
+def test_a_vote_is_not_counted_again_as_what_the_set_shows(weak):
+    """Votes of somebody who is nearly always right move the score; what the set shows by itself is the other signal."""
+    rows, wrong = weak
+    votes = scores_of(wrong, 0.97)
+    alone, made = decide(rows, Noise()).score, decide(rows, Noise(action="swap", rate=0.2), **votes)
+    moved = (made.flip_prob > 0.9) & (alone > 0.2)
+    assert moved.sum() > 5 and not made.of("swap")[moved].any() and made.count("swap") > 50
+
+
+def test_pairs_that_an_earlier_stage_turned_are_scored_as_they_are_now(strong):
+    rows, wrong = strong[0][:400], strong[1][:400]
+    votes, half = {n: v[:400] for n, v in scores_of(wrong).items()}, np.arange(400) % 2 == 0
+    now = decide(rows, Noise(), **votes).score
+    read = [turned(r) if h else r for r, h in zip(rows, half, strict=True)]
+    other = {
+        "score_chosen": np.where(half, 0.0, votes["score_chosen"]), "score_rejected": np.where(half, votes["score_chosen"], 0.0),
+    }  # fmt: skip
+    seen = signals(read, Noise(), **other)
+    swaps = Decisions(seen.index)
+    swaps.mark(half, "swap", "turned")
+    np.testing.assert_allclose(Noise().decide(seen.without(swaps)).score, now, atol=1e-3)
+
+
+def test_a_swap_alone_changes_what_is_told_after_cleaning(strong):
+    rows, wrong = strong
+    result = prefdata.audit(
+        dicts(rows, **scores_of(wrong)), only=["label_noise", "label_shortcut"],
+        set=[*SET, "label_noise.action=swap", "label_noise.rate=0.2"],
+    )  # fmt: skip
+    assert result.counts["dropped"] == 0 and result.report.totals.swapped > 50
+    before, after = (
+        next(f.value for f in result.findings if (f.name, f.when) == ("ngrams", w)) for w in ("all", "kept")
+    )
+    assert after > before + 0.05
+
+
 def test_what_is_swapped_is_written_the_other_way_round(strong, tmp_path):
     rows, wrong = strong[0][:300], strong[1][:300]
     columns = {n: v[:300] for n, v in scores_of(strong[1]).items()}
@@ -421,6 +459,12 @@ def test_rules_over_votes(monkeypatch, rule, gone):
     made = decide(rows, Noise(rule=rule, **rate))
     assert np.flatnonzero(made.of("drop")).tolist() == gone
     assert decide(rows, Noise(rule=rule, action="flag", **rate)).count("flag") == len(gone)
+
+
+def test_a_rule_over_votes_is_not_said_to_call_no_label_wrong(weak):
+    rows, wrong = weak[0][:600], weak[1][:600]
+    assert "noise_rate_unknown" in told(decide(rows, Noise()))
+    assert "noise_rate_unknown" not in told(decide(rows, Noise(rule="all"), **scores_of(wrong, 0.6)))
 
 
 def test_rules_turn_round_what_two_votes_contradict(monkeypatch):
@@ -648,6 +692,7 @@ def test_parameters_that_do_not_go_together():
         ({"lm": "x"}, "are for the scorer strong"),
         ({"rule": "majority", "action": "drop_top"}, "action drop_top goes by probability"),
         ({"policy": ""}, "at least 1 character"),
+        ({"judge": "http://127.0.0.1:1", "judge_model": ""}, "at least 1 character"),
     ]:
         with pytest.raises((ConfigError, ValidationError), match=words):
             LabelNoise(**given)
@@ -733,6 +778,9 @@ def test_an_encoder_is_a_scorer(models, strong, tmp_path):
     assert not np.allclose(scores, decide(rows, Noise()).score, atol=1e-3)
     found = {f.name: f for f in result.findings}
     assert found["label_signal"].n == 100 and "self_check" not in found  # it would have to be trained once more
+    stage, longer = (LabelNoise(scorer=f"encoder:{models['BertModel']}", max_length=n) for n in (24, 48))
+    some = Pairs.of([Pair(*r) for r in rows])
+    assert not stage.measure(some).equals(longer.measure(some)) and "max_length" in LabelNoise.measured
     voted = dicts(rows, **{n: v[:100] for n, v in scores_of(strong[1]).items()})
     prefdata.clean(voted, tmp_path / "voted", set=given, only=["label_noise"], workers=1)
     got = by_row(tmp_path / "voted")
