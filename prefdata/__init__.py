@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from prefdata.result import Options, Result
     from prefdata.run import audit, clean
     from prefdata.stage import Stage
+    from prefdata.training.api import train
 
 __all__ = [
     "Converted",
@@ -28,11 +29,13 @@ __all__ = [
     "audit",
     "clean",
     "convert",
+    "train",
 ]
 
 _HOME = {
     "Converted": "converting", "convert": "converting", "Decisions": "decisions", "Finding": "decisions", "Signals": "decisions", "PrefdataError": "errors", "Pairs": "pairs",
     "Pipeline": "pipeline", "Options": "result", "Result": "result", "audit": "run", "clean": "run", "Stage": "stage",
+    "train": "training.api",
 }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from prefdata import cli_options as option
-from prefdata import commands
+from prefdata import commands, commands_train
 from prefdata.errors import ConfigError, OutputError, PrefdataError
 from prefdata.say import Say, rows
 
@@ -93,7 +93,7 @@ def clean(
     _go("clean", **locals())
 
 
-for _command in commands.ALL:
+for _command in (*commands_train.ALL, *commands.ALL):
     app.command()(_command)
 
 

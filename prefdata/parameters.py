@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from prefdata.stage import Stage, shipped
+from pydantic import BaseModel
+
+from prefdata.stage import shipped
 
 
-def describe(kind: type[Stage], name: str) -> str:
-    """A parameter for people: ``number, 0-1, default 0.8``."""
+def describe(kind: type[BaseModel], name: str) -> str:
+    """A parameter of a stage, or a setting, for people: ``number, 0-1, default 0.8``."""
     schema = kind.model_json_schema()["properties"][name]
     options = schema.get("anyOf", [schema])
     words = []

@@ -93,7 +93,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _value(text: str) -> Any:
+def value_of(text: str) -> Any:
     """A parameter from the command line, as YAML reads it; text without quotes stays exactly as given."""
     value = plain(YAML(typ="rt").load(text))
     if value is None:  # also what white space is, and what YAML takes for a comment
@@ -132,7 +132,7 @@ def override(entries: list[Entry], sets: Sequence[str]) -> dict[tuple[str, str],
             hint = near_or_all(stage, [e.name for e in entries], "Stages")
             raise ConfigError(f"--set {item}: {stage} is not in this pipeline", hint=hint)
         try:
-            entry.given[parameter] = _value(value)
+            entry.given[parameter] = value_of(value)
         except YAMLError as error:
             hint = "Quote text that holds brackets or colons."
             raise ConfigError(f"--set {item}: not valid YAML", hint=hint) from error

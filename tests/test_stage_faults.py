@@ -9,7 +9,7 @@ import prefdata
 from prefdata import commands, split
 from prefdata.errors import ConfigError, InputError
 from prefdata.pipeline import load
-from prefdata.pipeline_file import _value
+from prefdata.pipeline_file import value_of
 from tests.written import write_lines
 
 ROWS = [{"prompt": f"Question {i}?", "chosen": f"Yes, number {i}.", "rejected": f"No {i}, never."} for i in range(4)]
@@ -117,7 +117,7 @@ def test_a_gate_of_the_command_line_is_its_own_place(gate):
     [("0.7", 0.7), ("true", True), ("", ""), (" ", " "), (" a b ", " a b "), ("#x", "#x"), ("'1'", "1"), ("a #b", "a #b"), ("null", None), ("[1, 2]", [1, 2])],
 )  # fmt: skip
 def test_set_keeps_text_as_given(text, value):
-    assert _value(text) == value
+    assert value_of(text) == value
 
 
 def test_a_split_named_twice_is_refused():
