@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +22,8 @@ from prefdata.training.plan import Machine, plan
 from prefdata.training.settings import Settings
 
 OWN = (RECORD, METRICS, CHECKPOINTS, PAGE, GENERATIONS, "model", "adapter", "data")
+_TOLD = ("prefdata", "torch", "transformers", "trl", "accelerate", "datasets")
+MAIN = int(os.environ.get("RANK", "0")) == 0  # of the processes that `accelerate launch` starts, the one that writes
 Say = Callable[[str], None]
 
 
@@ -32,6 +38,7 @@ class Trained:
     alarms: list[Any] = field(default_factory=list)
     before: dict[str, Any] = field(default_factory=dict)
     after: dict[str, Any] = field(default_factory=dict)
+    started: float = 0.0
 
     @property
     def ok(self) -> bool:
@@ -45,26 +52,36 @@ def train(
 ) -> Trained:  # fmt: skip
     """Train on a cleaned folder, a dataset or a file, into ``out``; ``check`` ends after pre-flight."""
     models.need()
+    started = time.time()
     home = Path(out)
-    _place(home, resume=resume, overwrite=overwrite)
-    facts = models.facts(settings.model)
-    place = source if data.is_cleaned(source) else preflight.cleaned(source, home, settings)
-    pairs = data.load(place, settings)
+    if MAIN:
+        _refuse(home, resume=resume, overwrite=overwrite)
+    facts, tokenizer = models.facts(settings.model), models.tokenizer(settings)
     machine = Machine.here(settings.device)
+    with _main_first(settings), output.writing(home, "Choose another folder."):
+        if MAIN and overwrite and not resume:
+            _clear(home)
+        if data.is_cleaned(source):
+            place = Path(source)
+        else:
+            place = preflight.cleaned(source, home, settings) if MAIN else home / "data"
+        home.mkdir(parents=True, exist_ok=True)
+    pairs = data.load(place, settings)
     planned = plan(settings, facts, machine, len(pairs.train), pairs.smoothing, pairs.max_length)
-    case = checks.Case(settings, facts, machine, planned, pairs, models.tokenizer(settings))
-    found = list(preflight.before_weights(case))
+    case = checks.Case(settings, facts, machine, planned, pairs, tokenizer)
+    with _main_first(settings):
+        found = list(preflight.before_weights(case))
     if not checks.failed(found):
         case.trainer = building.trainer(case, home)
         found += preflight.with_model(case)
     status = "refused" if checks.failed(found) else "checked"
-    done = Trained(home, status, planned.document(), found)
+    done = Trained(home, status, planned.document(), found, started=started)
     if check or status == "refused":
         return _ended(done, case)
     return _ended(_run(case, done, resume, say), case)
 
 
-def _place(home: Path, *, resume: bool, overwrite: bool) -> None:
+def _refuse(home: Path, *, resume: bool, overwrite: bool) -> None:
     """Refuse a folder that holds something else, or a run that is neither to go on nor to be replaced."""
     if home.exists() and not home.is_dir():
         raise OutputError("is a file, not a folder", where=str(home), hint="Choose a new folder.")
@@ -73,12 +90,28 @@ def _place(home: Path, *, resume: bool, overwrite: bool) -> None:
         raise OutputError(
             "exists and is not empty", where=str(home), hint="--resume goes on with its run, --overwrite replaces it."
         )
-    if held and overwrite and not resume:
-        for name in OWN:
-            path = home / name
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-    with output.writing(home, "Choose another folder."):
-        home.mkdir(parents=True, exist_ok=True)
+
+
+def _clear(home: Path) -> None:
+    """Take away what an earlier run left; files of other people stay."""
+    for name in OWN:
+        path = home / name
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _main_first(settings: Settings) -> Iterator[None]:
+    """Of several processes the main one goes through first, the others when it is done: it writes what they read."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield
+        return
+    from accelerate import PartialState
+
+    with PartialState(cpu=settings.device == "cpu").main_process_first():
+        yield
 
 
 def _run(case: checks.Case, done: Trained, resume: bool, say: Say) -> Trained:
@@ -90,15 +123,19 @@ def _run(case: checks.Case, done: Trained, resume: bool, say: Say) -> Trained:
     if done.status == "complete":
         done.after = evaluate.evaluate(case.trainer, case)
         about = {"data": case.data.place, "data_manifest_sha256": case.data.manifest_hash, "model": case.settings.model}
-        models.save(case.trainer.model, case.tokenizer, done.out, about)
+        if MAIN:
+            models.save(case.trainer.model, case.tokenizer, done.out, about)
     return done
 
 
 def _ended(done: Trained, case: checks.Case) -> Trained:
+    if not MAIN:
+        return done
     record = {
         "status": done.status, "settings": case.settings.model_dump(mode="json"), "plan": done.plan,
         "checks": [c.document() for c in done.checks], "alarms": done.alarms, "before": done.before, "after": done.after,
         "data": {"place": case.data.place, "manifest_sha256": case.data.manifest_hash, "notes": case.data.notes},
+        "run": {"seconds": round(time.time() - done.started, 1), "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(done.started)), "versions": {n: version(n) for n in _TOLD}},
     }  # fmt: skip
     put(done.out / RECORD, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
     page.write(done.out)
