@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -14,11 +14,12 @@ from prefdata.training.settings import Settings
 from prefdata.training.words import WORDS
 
 Status = Literal["ok", "warn", "fail", "skipped"]
+SHOWN = 20  # ids of pairs that a check names
 
 
 @dataclass(frozen=True)
 class Check:
-    """What one check found; ``rows`` are ids of pairs it is about, 20 at most."""
+    """What one check found, in numbers (also where all is well); ``rows`` are ids of pairs it is about, 20 at most."""
 
     word: str
     status: Status
@@ -43,7 +44,7 @@ class Check:
 
 @dataclass
 class Case:
-    """All that a check may look at; ``model`` (adapters on it) and ``tokens`` are None until they are there."""
+    """All that a check may look at; the ids (``train``, ``held``) and the ``trainer`` are None until they are there."""
 
     settings: Settings
     facts: Facts
@@ -57,9 +58,28 @@ class Case:
     notes: dict[str, Any] = field(default_factory=dict)
 
 
-Checker = Callable[[Case], Iterator[Check]]
+Checks = Mapping[Callable[[Case], Iterator[Check]], tuple[str, ...]]
+"""Functions in the order of their work, each with the words that it speaks of."""
 
 
-def failed(found: list[Check]) -> list[Check]:
+def of_rows(word: str, status: Status, pairs: int, rows: list[str], what: str, fine: str) -> Check:
+    """A check of single pairs: what is wrong with these, or that all are ``fine``."""
+    if not rows:
+        return Check(word, "ok", f"{fine} ({pairs:,} pairs)")
+    return Check(word, status, f"{len(rows):,} of {pairs:,} pairs: {what}", tuple(rows[:SHOWN]))
+
+
+def words_of(*groups: Checks) -> tuple[str, ...]:
+    """All words that these checks speak of."""
+    return tuple(word for group in groups for words in group.values() for word in words)
+
+
+def skipped(words: Iterable[str], why: str) -> Iterator[Check]:
+    """Checks by these words, with the reason why they could not be made."""
+    for word in words:
+        yield Check(word, "skipped", why)
+
+
+def failed(found: Iterable[Check]) -> list[Check]:
     """The checks that stop a run."""
     return [c for c in found if c.status == "fail"]

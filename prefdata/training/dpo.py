@@ -16,7 +16,7 @@ from typing import Any
 from prefdata import output
 from prefdata.errors import OutputError
 from prefdata.files import put
-from prefdata.training import attempts, building, checks, data, evaluate, models, page, preflight
+from prefdata.training import attempts, average, checks, data, evaluate, models, page, preflight
 from prefdata.training.folder import CHECKPOINTS, GENERATIONS, METRICS, PAGE, RECORD
 from prefdata.training.plan import Machine, plan
 from prefdata.training.settings import Settings
@@ -38,6 +38,7 @@ class Trained:
     alarms: list[Any] = field(default_factory=list)
     before: dict[str, Any] = field(default_factory=dict)
     after: dict[str, Any] = field(default_factory=dict)
+    averaged: dict[str, Any] = field(default_factory=dict)
     started: float = 0.0
 
     @property
@@ -61,24 +62,28 @@ def train(
     with _main_first(settings), output.writing(home, "Choose another folder."):
         if MAIN and overwrite and not resume:
             _clear(home)
-        if data.is_cleaned(source):
-            place = Path(source)
-        else:
-            place = preflight.cleaned(source, home, settings) if MAIN else home / "data"
+        given = data.is_cleaned(source)
+        if MAIN and not given:
+            preflight.cleaned(source, home, settings, facts, tokenizer)
         home.mkdir(parents=True, exist_ok=True)
-    pairs = data.load(place, settings)
+    found = [] if given else preflight.certain(home)
+    if len(found) > 1:  # no pair is left to look at
+        preflight.untidy(home)
+        return _ended(Trained(home, "refused", {}, found, started=started), settings)
+    pairs = data.load(source if given else home / preflight.DATA, settings)
     planned = plan(settings, facts, machine, len(pairs.train), pairs.smoothing, pairs.max_length)
     case = checks.Case(settings, facts, machine, planned, pairs, tokenizer)
     with _main_first(settings):
-        found = list(preflight.before_weights(case))
+        found += preflight.before_weights(case, found)
     if not checks.failed(found):
-        case.trainer = building.trainer(case, home)
-        found += preflight.with_model(case)
+        found += preflight.with_model(case, home)
     status = "refused" if checks.failed(found) else "checked"
+    if status == "refused" and not given and not resume and MAIN:
+        preflight.untidy(home)
     done = Trained(home, status, planned.document(), found, started=started)
     if check or status == "refused":
-        return _ended(done, case)
-    return _ended(_run(case, done, resume, say), case)
+        return _ended(done, settings, pairs)
+    return _ended(_run(case, done, resume, say), settings, pairs)
 
 
 def _refuse(home: Path, *, resume: bool, overwrite: bool) -> None:
@@ -116,25 +121,26 @@ def _main_first(settings: Settings) -> Iterator[None]:
 
 def _run(case: checks.Case, done: Trained, resume: bool, say: Say) -> Trained:
     """Evaluate, train under guards, evaluate again, save."""
-    done.before = evaluate.evaluate(case.trainer, case)
+    done.before = evaluate.evaluate(case)
     ended = attempts.run(case, done.out, resume, say)
     done.alarms = [a.document() for a in ended.alarms]
     done.status = "stopped" if ended.stopped is not None else "complete"
     if done.status == "complete":
-        done.after = evaluate.evaluate(case.trainer, case)
+        done.after = evaluate.evaluate(case)
+        done.averaged = average.better(case, done.after)
         about = {"data": case.data.place, "data_manifest_sha256": case.data.manifest_hash, "model": case.settings.model}
         if MAIN:
             models.save(case.trainer.model, case.tokenizer, done.out, about)
     return done
 
 
-def _ended(done: Trained, case: checks.Case) -> Trained:
+def _ended(done: Trained, settings: Settings, pairs: data.Data | None = None) -> Trained:
     if not MAIN:
         return done
     record = {
-        "status": done.status, "settings": case.settings.model_dump(mode="json"), "plan": done.plan,
-        "checks": [c.document() for c in done.checks], "alarms": done.alarms, "before": done.before, "after": done.after,
-        "data": {"place": case.data.place, "manifest_sha256": case.data.manifest_hash, "notes": case.data.notes},
+        "status": done.status, "settings": settings.model_dump(mode="json"), "plan": done.plan,
+        "checks": [c.document() for c in done.checks], "alarms": done.alarms, "before": done.before, "after": done.after, "averaged": done.averaged,
+        "data": {} if pairs is None else {"place": pairs.place, "manifest_sha256": pairs.manifest_hash, "notes": pairs.notes},
         "run": {"seconds": round(time.time() - done.started, 1), "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(done.started)), "versions": {n: version(n) for n in _TOLD}},
     }  # fmt: skip
     put(done.out / RECORD, json.dumps(record, indent=2, ensure_ascii=False) + "\n")

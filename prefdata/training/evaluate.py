@@ -7,8 +7,8 @@ from typing import Any
 from prefdata.training.checks import Case
 
 
-def evaluate(trainer: Any, case: Case) -> dict[str, Any]:
+def evaluate(case: Case) -> dict[str, Any]:
     """Accuracy, margin and share of ties of the held-out pairs; nothing where none are held out."""
     if case.held is None or not len(case.held.dataset):
         return {}
-    return {k: float(v) for k, v in trainer.evaluate().items()}
+    return {k: float(v) for k, v in case.trainer.evaluate().items()}

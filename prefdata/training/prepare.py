@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from prefdata.pairs import SIDES
+from prefdata.ragged import Ragged
 from prefdata.training.data import EXTRA, Pairs
 
 ROW, WEIGHT, FLIP, PROMPT_TOKENS = "pd_row", "pd_weight", "pd_flip", "pd_prompt_tokens"
@@ -28,13 +31,34 @@ class Prepared:
     dataset: Any
     left: Counts
     cut_prompts: Counts
+    prompt_tokens: Counts  # of every pair, also of those left out
+
+    @cached_property
+    def rows(self) -> Counts:
+        """Which pair each entry of ``dataset`` is."""
+        return np.asarray(self.dataset[ROW], np.int64)
+
+    @cached_property
+    def ids(self) -> dict[str, Ragged]:
+        """The ids of each side, of each entry of ``dataset``."""
+        return {side: _ragged(self.dataset, f"{side}_ids") for side in SIDES}
 
     def lengths(self) -> dict[str, Counts]:
         """Tokens of each side of each pair that is trained on."""
-        return {
-            side: np.fromiter((len(i) for i in self.dataset[f"{side}_ids"]), np.int64, len(self.dataset))
-            for side in SIDES
-        }
+        return {side: self.ids[side].lengths for side in SIDES}
+
+    def named(self, entries: Any) -> list[str]:
+        """Ids of the pairs at these entries of ``dataset`` (a mask or places)."""
+        return [self.pairs.ids[i] for i in self.rows[entries].tolist()]
+
+
+def _ragged(dataset: Any, name: str) -> Ragged:
+    """A column of id lists as one array."""
+    column = dataset.with_format("arrow")[:].column(name).combine_chunks()
+    if isinstance(column, pa.ChunkedArray):
+        column = column.chunk(0) if column.num_chunks else pa.array([], pa.list_(pa.int64()))
+    at = np.asarray(column.offsets, np.int64)
+    return Ragged(np.asarray(column.values)[at[0] : at[-1]].astype(np.uint32), at - at[0])
 
 
 def prepare(pairs: Pairs, tokenizer: Any, max_length: int, name: str) -> Prepared:
@@ -54,11 +78,11 @@ def prepare(pairs: Pairs, tokenizer: Any, max_length: int, name: str) -> Prepare
         args = SimpleNamespace(dataset_num_proc=None, max_length=max_length, truncation_mode="keep_start")
         made = DPOTrainer._prepare_dataset(SimpleNamespace(_tokenizer=tokenizer), given, tokenizer, args, name)
         made = made.remove_columns([c for c in (*SIDES, *EXTRA) if c in made.column_names])
-    rows = np.asarray(made[ROW], np.int64)
-    left = np.setdiff1d(np.arange(len(pairs)), rows)
-    tokens = np.asarray(made[PROMPT_TOKENS], np.int64)
-    shorter = tokens > np.fromiter((len(i) for i in made["prompt_ids"]), np.int64, len(made))
-    return Prepared(pairs, made, left, rows[shorter])
+    tokens = np.asarray(given[PROMPT_TOKENS], np.int64)
+    out = Prepared(pairs, made, np.empty(0, np.int64), np.empty(0, np.int64), tokens)
+    out.left = np.setdiff1d(np.arange(len(pairs)), out.rows)
+    out.cut_prompts = out.rows[tokens[out.rows] > out.ids["prompt"].lengths]
+    return out
 
 
 def dataset(pairs: Pairs) -> Any:

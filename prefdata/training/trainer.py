@@ -69,6 +69,7 @@ class PreferenceTrainer(DPOTrainer):
         **kwargs: Any,
     ) -> None:
         self.watch, self.sampler, self.clip, self.extra_loss = watch, sampler, clip, extra_loss
+        self.norm: Any = None  # of the gradient before it was clipped, at the last step
         super().__init__(*args, **kwargs)
 
     def _prepare_dataset(self, dataset: Any, *args: Any) -> Any:
@@ -89,9 +90,8 @@ class PreferenceTrainer(DPOTrainer):
 
     def _clip_grad_norm(self, model: Any) -> Any:
         """``max_grad_norm``, or the bound that ``clip`` gives; returns the norm before clipping."""
-        if self.clip is not None:
-            return self.clip(self.accelerator, model)
-        return super()._clip_grad_norm(model)
+        self.norm = super()._clip_grad_norm(model) if self.clip is None else self.clip(self.accelerator, model)
+        return self.norm
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any], return_outputs: bool = False) -> Any:
         """TRL's loss and metrics; where pairs count differently, their own loss in its place."""

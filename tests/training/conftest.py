@@ -1,5 +1,6 @@
 """What the tests of training share: tiny random models with tokenizers of their own, and cleaned folders to train on."""
 
+import itertools
 import os
 
 import pytest
@@ -27,7 +28,7 @@ TEXTS = [
     "I would not know what to say of that. Please ask somebody else, thank you.",
     *(
         f"Tell me about the {a} and the {b} in {n} words. Sure: the {b} is near the {a}."
-        for n, (a, b) in enumerate(zip(WORDS, WORDS[1:], strict=False))
+        for n, (a, b) in enumerate(itertools.pairwise(WORDS))
     ),
 ]
 
