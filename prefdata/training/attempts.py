@@ -9,7 +9,7 @@ from pathlib import Path
 from prefdata.training.checks import Case
 from prefdata.training.folder import METRICS
 from prefdata.training.guards import Alarm, Guards
-from prefdata.training.monitors import Recorder
+from prefdata.training.monitors import Recorder, watchers
 
 
 @dataclass
@@ -29,7 +29,7 @@ def run(case: Case, home: Path, resume: bool, say: Callable[[str], None]) -> End
     )
     trainer.watch = recorder.watch
     guards = Guards(case.settings, recorder, say)
-    trainer.add_callback(recorder)
-    trainer.add_callback(guards)
+    for callback in (recorder, *watchers(case, recorder, home), guards):
+        trainer.add_callback(callback)
     trainer.train(resume_from_checkpoint=resume or None)
     return Ended(recorder, guards.alarms, guards.stopped)

@@ -15,6 +15,8 @@ import orjson
 import torch
 from transformers import TrainerCallback
 
+from prefdata.training.checks import Case
+
 
 @dataclass
 class Step:
@@ -58,6 +60,12 @@ class Recorder(TrainerCallback):
         self.steps: list[Step] = []
         self.held = Held()
         self.logs: list[dict[str, Any]] = []
+        self.evals: list[
+            dict[str, float]
+        ] = []  # a line an evaluation: step, accuracy, margin, ties, chosen, rejected, loss
+        self.generated: list[
+            dict[str, float]
+        ] = []  # a line a round of probes: step, length_ratio (to the first round), distinct
         self._batches: list[tuple[Any, Mapping[str, Any]]] = []
         self._began = time.monotonic()
 
@@ -114,6 +122,11 @@ class Recorder(TrainerCallback):
         self.logs.append(line)
         with self.path.open("ab") as file:
             file.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY, default=str))
+
+
+def watchers(case: Case, recorder: Recorder, home: Path) -> list[TrainerCallback]:
+    """What else looks on while a run goes on: probes, and how far each layer moves."""
+    return []
 
 
 def memory() -> int:
