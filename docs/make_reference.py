@@ -6,10 +6,14 @@ columns from a run on the sample. Words that no code holds stand here, and each 
 
 from __future__ import annotations
 
+import ast
+import inspect
+import itertools
 import json
 import re
 import sys
 import tempfile
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +21,10 @@ import pyarrow.parquet as pq
 import typer
 
 import prefdata
-from prefdata import cli, cutting, gates, pipeline, pipeline_file, recipes, shapes
+from prefdata import cli, cutting, gates, parameters, pipeline, pipeline_file, recipes, shapes
 from prefdata.stage import Stage, shipped
+from prefdata.training.settings import Settings
+from prefdata.training.words import WORDS
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -61,12 +67,12 @@ PD = {
 
 CODES = {
     cli.OK: "Done, and every gate holds.",
-    cli.FAILED: "Done, but a gate failed or no row is left. The output is written all the same; `manifest.json` says `gate_failed` or `empty`. `--exit-zero` turns this into 0.",
+    cli.FAILED: "Done, but it did not pass. `audit`, `clean`: a gate failed or no row is left. The output is written all the same; `manifest.json` says `gate_failed` or `empty`. `--exit-zero` turns this into 0. `train`: a check failed and nothing was trained, or a guard stopped the run. `run`: a gate or a step failed. `doctor RUN`: a cause was found.",
     cli.WRONG: "Usage, configuration, input or output is wrong, or an extra is missing. The message says what to do. Nothing that looks finished is written.",
     cli.BUG: "A bug in prefdata: traceback, and a line that asks for a report.",
-    130: "Interrupted (Ctrl-C). `--resume` goes on.",
+    130: "Interrupted (Ctrl-C). `--resume` goes on; `run` goes on by the same command.",
     141: "The reader of a pipe went away (`prefdata ... | head`). Quiet.",
-    143: "Terminated (SIGTERM). `--resume` goes on.",
+    143: "Terminated (SIGTERM). `--resume` goes on; `run` goes on by the same command.",
 }
 
 
@@ -192,6 +198,42 @@ def pipelines() -> str:
     for name in found:
         out.append(f"\n## {name}\n\n```yaml\n{(home / f'{name}.yaml').read_text('utf-8').strip()}\n```\n")
     assert set(pipeline_file._KEYS) == {"version", "stages", "gate"}
+    return "\n".join(out)
+
+
+def values(name: str) -> str:
+    """What a setting may be, with its default where it has one."""
+    return parameters.describe(Settings, name).replace(" or none, default none", "")
+
+
+def training() -> str:
+    """Every setting of a recipe from its class, then all words of training."""
+    source = ast.parse(textwrap.dedent(inspect.getsource(Settings)))
+    body = source.body[0].body if isinstance(source.body[0], ast.ClassDef) else []
+    said: dict[str, str] = {}
+    for node, after in itertools.pairwise(body):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and isinstance(after, ast.Expr):
+            said[node.target.id] = str(ast.literal_eval(after.value))
+    out = [
+        NOTE, "# Settings and words of training\n",
+        "How to train: [training.md](training.md). `prefdata explain WORD` prints what a word means.\n",
+        "## Settings\n",
+        "Keys of a recipe (`--recipe FILE`), each also as `--set KEY=VALUE` and as a keyword of `prefdata.train`. Where no default stands, the value is"
+        " decided by model, set and machine, and printed.\n",
+        table(("key", "values", "meaning"), [(f"`{n}`", values(n), code(said.get(n, ""))) for n in Settings.model_fields]),
+    ]  # fmt: skip
+    heads = {
+        "before": "Checks before training",
+        "during": "Guards while it trains",
+        "after": "Diagnoses of `prefdata doctor`",
+    }
+    for when, head in heads.items():
+        rows = [
+            (f'<a id="{w}"></a>`{w}`', code(told.means), code(told.remedy))
+            for w, told in WORDS.items()
+            if told.when == when
+        ]
+        out += [f"## {head}\n", table(("word", "meaning", "what to do"), rows)]
     return "\n".join(out)
 
 
@@ -355,6 +397,7 @@ def pages() -> dict[str, str]:
     return {
         "commands.md": commands(), "stages.md": stages(), "reasons.md": reasons(), "pipelines.md": pipelines(),
         "input.md": inputs(), "output.md": files(), "exit-codes.md": exit_codes(),
+        "training-words.md": training(),
     }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""prefdata finds and removes bad preference pairs, and shows you each one."""
+"""prefdata finds and removes bad preference pairs, shows you each one, and trains DPO on what is left."""
 
 from __future__ import annotations
 

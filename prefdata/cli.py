@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from prefdata import cli_options as option
-from prefdata import commands, commands_train
+from prefdata import commands, commands_run, commands_train
 from prefdata.errors import ConfigError, OutputError, PrefdataError
 from prefdata.say import Say, rows
 
@@ -26,7 +26,7 @@ OK, FAILED, WRONG, BUG = 0, 1, 2, 3
 
 app = typer.Typer(
     name="prefdata", no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False,
-    help="Finds and removes bad preference pairs, and shows you each one.",
+    help="Finds and removes bad preference pairs, shows you each one, and trains DPO on what is left.",
     epilog="Try: prefdata init demo && cd demo && prefdata clean sample.jsonl out/",
 )  # fmt: skip
 
@@ -93,7 +93,7 @@ def clean(
     _go("clean", **locals())
 
 
-for _command in (*commands_train.ALL, *commands.ALL):
+for _command in (*commands_train.ALL, *commands_run.ALL, *commands.ALL):
     app.command()(_command)
 
 
@@ -201,10 +201,10 @@ def main() -> None:
         code = ended.exit_code
     except (KeyboardInterrupt, typer.Abort):
         code = 130
-        print("interrupted; --resume goes on", file=sys.stderr)
+        print(f"interrupted; {Say.goes_on}", file=sys.stderr)
     except _Terminated:
         code = 143
-        print("terminated; --resume goes on", file=sys.stderr)
+        print(f"terminated; {Say.goes_on}", file=sys.stderr)
     except SystemExit as ended:  # what Typer makes of a closed pipe
         code = 141 if isinstance(ended.__context__, BrokenPipeError) else FAILED
     except BrokenPipeError:

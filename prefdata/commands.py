@@ -82,8 +82,8 @@ def stages(name: Annotated[str | None, typer.Argument(help="One stage, or a .py 
         Say.out(lookup.stage_lines(kind), lookup.stage_document(kind))
 
 
-def explain(word: Annotated[str, typer.Argument(help="A reason word such as too_similar.")]) -> None:
-    """What a reason word means and what to do."""
+def explain(word: Annotated[str, typer.Argument(help="A word such as too_similar or fp16_weights.")]) -> None:
+    """What a reason word, or a word of training, means and what to do."""
     from prefdata import lookup
 
     document = lookup.word_document(word)
@@ -154,10 +154,20 @@ def init(folder: Annotated[Path, typer.Argument(help="Made if it is not there; d
     Say.out([f"created {'  '.join(made)}", f"next: {there}prefdata clean sample.jsonl out/"], {"created": made})
 
 
-def doctor() -> None:
-    """Versions, machine, and which optional parts work; paste it into an issue."""
+def doctor(
+    run: Annotated[Path | None, typer.Argument(help="A run of prefdata train, or a folder of plain Trainer; default: this machine.", show_default=False)] = None,
+) -> None:  # fmt: skip
+    """Versions, machine, and which optional parts work; paste it into an issue. With RUN: what went wrong in a training run."""
     from prefdata import lookup
 
+    if run is not None:
+        from prefdata.training import diagnose
+
+        found = diagnose.doctor(run)
+        Say.out(diagnose.lines(found), found)
+        if found["headline"]:
+            raise typer.Exit(1)
+        return
     document = lookup.doctor_document()
     Say.out(lookup.doctor_lines(document), document)
     if document["broken"]:

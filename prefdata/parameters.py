@@ -31,6 +31,8 @@ def describe(kind: type[BaseModel], name: str) -> str:
             high = option.get("maximum", option.get("exclusiveMaximum"))
             if low is not None or high is not None:
                 words[-1] += f", {'' if low is None else f'{low:g}'}-{'' if high is None else f'{high:g}'}"
+    if kind.model_fields[name].is_required():
+        return " or ".join(words)
     default = kind.model_fields[name].get_default()
     return f"{' or '.join(words)}, default {'none' if default in (None, ()) else default}"
 

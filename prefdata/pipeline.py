@@ -15,7 +15,7 @@ from prefdata.decisions import Decisions, Signals
 from prefdata.errors import ConfigError, located, near_or_all, nearest
 from prefdata.gates import Gate
 from prefdata.parameters import describe
-from prefdata.pipeline_file import Entry, override, plain, read, select
+from prefdata.pipeline_file import JOB_KEYS, Entry, override, plain, read, select, tree_of
 from prefdata.stage import Amount, Stage, blaming, check, stage_class
 
 
@@ -114,6 +114,16 @@ def find(name: str | None) -> tuple[str, Path, str]:
     raise ConfigError(f"no such pipeline: {name}", hint=hint)
 
 
+def text_of(path: Path) -> str:
+    """The text of a pipeline or job file; ConfigError where it is not UTF-8."""
+    held = path.read_bytes()
+    try:
+        return held.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = held.count(b"\n", 0, error.start) + 1
+        raise ConfigError("is not UTF-8", where=f"{path}:{line}", hint="Save it as UTF-8.") from error
+
+
 def load(
     name: str | None = None, *, sets: Sequence[str] = (), only: Sequence[str] = (), skip: Sequence[str] = (),
     gates: Sequence[str] = (), against: Sequence[str] = (), min_margin: float | None = None,
@@ -124,16 +134,13 @@ def load(
     parameter of ``contradiction``.
     """
     found, path, title = find(name)
-    held = path.read_bytes()
-    try:
-        text = held.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = held.count(b"\n", 0, error.start) + 1
-        raise ConfigError("is not UTF-8", where=f"{path}:{line}", hint="Save it as UTF-8.") from error
+    text = text_of(path)
     more = {} if not against else {"against": [str(a) for a in against]}
     if min_margin is not None:
         sets = [*sets, f"contradiction.min_margin={min_margin}"]
-    return parse(text, path, found, sets=sets, only=only, skip=skip, gates=gates, contaminated=more), title
+    made = parse(text, path, found, sets=sets, only=only, skip=skip, gates=gates, contaminated=more)
+    beside = [key for key in tree_of(text, path) if key in JOB_KEYS]
+    return made, f"{title}, a job: {', '.join(beside)} are for prefdata run" if beside else title
 
 
 def parse(
@@ -169,11 +176,12 @@ def parse(
     adding = [s.name() for s in out.stages[:-1] if s.adds]
     if adding:
         raise ConfigError(f"{adding[0]} adds rows and so must come last", where=str(path))
-    out.gates = [_gate(g, out.stages, where) for g, where in [*listed, *((g, "--gate") for g in gates)]]
+    out.gates = [gate_of(g, out.stages, where) for g, where in [*listed, *((g, "--gate") for g in gates)]]
     return out
 
 
-def _gate(text: Any, stages: Sequence[Stage], where: str) -> Gate:
+def gate_of(text: Any, stages: Sequence[Stage], where: str) -> Gate:
+    """A gate as a file or an option gives it, which is at ``where``; raises ConfigError."""
     if not isinstance(text, str):
         raise ConfigError(f"gate {plain(text)!r} is not text", where=where, hint='For example: "too_similar<=5%"')
     gate = Gate.parse(text, stages, where)

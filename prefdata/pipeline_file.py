@@ -15,6 +15,7 @@ from ruamel.yaml.error import YAMLError
 from prefdata.errors import ConfigError, near_or_all
 
 _KEYS = ("version", "stages", "gate")
+JOB_KEYS = ("input", "output", "pipeline", "clean", "train", "evaluate")  # what `prefdata run` reads beside them
 
 
 @dataclass
@@ -33,7 +34,18 @@ class Entry:
 
 
 def read(text: str, path: Path) -> tuple[list[Entry], list[tuple[Any, str]]]:
-    """The stages and the gates (each with its place) of a pipeline file; errors name file and line."""
+    """The stages and the gates (each with its place) of a pipeline or job file; errors name file and line."""
+    tree = tree_of(text, path)
+    if "pipeline" in tree:
+        what = f"is a job with the stages of another pipeline, {tree['pipeline']}"
+        raise ConfigError(what, where=at(path, tree, "pipeline"), hint="Name that one, or use prefdata run.")
+    stages, gates = _list(tree, "stages", "a list", path), _list(tree, "gate", "a list of texts", path)
+    entries = [_entry(entry, i, path, stages.lc.item(i)[0] + 1) for i, entry in enumerate(stages)]
+    return entries, [(gate, f"{path}:{gates.lc.item(i)[0] + 1}") for i, gate in enumerate(gates)]
+
+
+def tree_of(text: str, path: Path) -> CommentedMap:
+    """The file as YAML with its lines; raises ConfigError for keys that neither a pipeline nor a job has."""
     try:
         tree = YAML(typ="rt").load(text)
     except YAMLError as error:
@@ -44,24 +56,24 @@ def read(text: str, path: Path) -> tuple[list[Entry], list[tuple[Any, str]]]:
     if not isinstance(tree, CommentedMap):
         raise ConfigError("is not a mapping with 'stages:'", where=f"{path}:1")
     for key in tree:
-        if key not in _KEYS:
-            raise ConfigError(f"unknown key {key!r}", where=_at(path, tree, key), hint=near_or_all(str(key), _KEYS))
+        if key not in (*_KEYS, *JOB_KEYS):
+            hint = near_or_all(str(key), (*_KEYS, *JOB_KEYS))
+            raise ConfigError(f"unknown key {key!r}", where=at(path, tree, key), hint=hint)
     if tree.get("version", 1) != 1:
         what = f"version {tree['version']} is not known here"
-        raise ConfigError(what, where=_at(path, tree, "version"), hint="This prefdata reads version 1.")
-    stages, gates = _list(tree, "stages", "a list", path), _list(tree, "gate", "a list of texts", path)
-    entries = [_entry(entry, i, path, stages.lc.item(i)[0] + 1) for i, entry in enumerate(stages)]
-    return entries, [(gate, f"{path}:{gates.lc.item(i)[0] + 1}") for i, gate in enumerate(gates)]
+        raise ConfigError(what, where=at(path, tree, "version"), hint="This prefdata reads version 1.")
+    return tree
 
 
-def _at(path: Path, tree: CommentedMap, key: str) -> str:
+def at(path: Path, tree: CommentedMap, key: str) -> str:
+    """``file:line`` of a key."""
     return f"{path}:{tree.lc.key(key)[0] + 1}"
 
 
 def _list(tree: CommentedMap, key: str, kind: str, path: Path) -> CommentedSeq:
     found = CommentedSeq() if tree.get(key) is None else tree[key]
     if not isinstance(found, CommentedSeq):
-        raise ConfigError(f"{key!r} is not {kind}", where=_at(path, tree, key))
+        raise ConfigError(f"{key!r} is not {kind}", where=at(path, tree, key))
     return found
 
 

@@ -17,6 +17,7 @@ class Say:
     color = "auto"
     log_format = "text"
     debug = False
+    goes_on = "--resume goes on"  # what to say to a run that was interrupted
 
     @classmethod
     def out(cls, lines: Iterable[str], document: Mapping[str, Any]) -> None:

@@ -31,7 +31,7 @@ def parse(text: str) -> dict[str, float]:
         if name.strip() in out:
             raise ConfigError(f"--split {text}: {name.strip()} stands there twice", hint="One share for each name.")
         try:
-            out[name.strip()] = float(share)
+            out[name.strip()] = float(share.rstrip("% ")) / (100 if share.rstrip().endswith("%") else 1)
         except ValueError:
             raise ConfigError(f"--split {part}: not a share", hint="For example: --split test=0.02") from None
     bad = next((n for n, s in out.items() if not 0 < s < 1 or not n.isidentifier() or n == "train"), None)

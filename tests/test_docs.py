@@ -124,7 +124,7 @@ def module_map() -> str:
     from prefdata.stage import shipped
 
     lines = []
-    for folder in ("", "shapes", "stages", "engines", "report", "bench", "samples"):
+    for folder in ("", "shapes", "stages", "noise", "engines", "report", "training", "bench", "samples"):
         home = ROOT / "prefdata" / folder
         paths = [p for p in sorted(home.glob("*.py")) if p.stat().st_size]
         lines += ["", f"`prefdata/{folder}{'/' if folder else ''}`", ""]

@@ -181,7 +181,7 @@ def test_the_report_is_made_of_decisions():
     only(within("report"), {"report", "report.*", "decisions", "stage", "errors", "intervals", "pairs", "text"})
 
 
-COMMAND_LINE = ("cli", "cli_options", "commands", "commands_train", "lookup", "say", "terminal")
+COMMAND_LINE = ("cli", "cli_options", "commands", "commands_run", "commands_train", "lookup", "say", "terminal")
 
 
 def test_nothing_but_the_command_line_knows_the_command_line():
@@ -208,12 +208,16 @@ def test_the_frame_and_apply_name_no_stage():
 
 LIGHT_TRAINING = {
     "training.settings",
+    "training.early",
     "training.words",
     "training.word",
     "training.words_before",
     "training.words_during",
     "training.words_after",
     "training.folder",
+    "training.past",
+    "training.symptoms",
+    "training.diagnose",
 }
 
 
@@ -222,7 +226,7 @@ def test_nothing_in_cleaning_imports_training():
     for name in MODULES:
         if not name.startswith(("training", "bench")):
             assert not [m for m in imports(name, everywhere=False) if m.startswith("training")], name
-            if name not in ("", "commands_train", "lookup", "jobs"):
+            if name not in ("", "commands", "commands_train", "lookup", "jobs"):
                 assert not [m for m in imports(name) if m.startswith("training")], name
 
 

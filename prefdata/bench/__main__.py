@@ -1,4 +1,4 @@
-"""``python -m prefdata.bench corpus|speed|reading|labels``."""
+"""``python -m prefdata.bench corpus|speed|reading|labels|dpo``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from prefdata.bench import label_report, sentences, tokenizer
+from prefdata.bench import dpo, label_report, sentences, tokenizer
 from prefdata.bench import reading as reading_cost
 from prefdata.bench.corpus import Shares, make_corpus
 from prefdata.bench.public_sets import SETS
@@ -57,6 +57,18 @@ def main(arguments: list[str] | None = None) -> int:
     labels.add_argument("--out", type=Path, help="also write the report there")
     labels.add_argument("--kept", type=Path, help="file for finished runs, so that an interrupted report goes on")
     labels.add_argument("--records", type=Path, help="also write every run's figures there, as JSON")
+    training = commands.add_parser("dpo", help="what cleaning is worth to a tiny DPO run, and what guards cost")
+    training.add_argument("--pairs", type=int, default=1000)
+    training.add_argument("--held", type=int, default=200)
+    training.add_argument("--flipped", type=float, default=0.2, metavar="SHARE")
+    training.add_argument("--seeds", type=int, default=3)
+    training.add_argument(
+        "--model", help="folder of the real model for the guards' cost; default: SmolLM2 if installed"
+    )
+    training.add_argument("--no-guards", action="store_true", help="leave the guards' cost out")
+    training.add_argument(
+        "--out", type=Path, help="also write the report there; what was written by hand below it is kept"
+    )
     for one in (corpus, speed):
         one.add_argument("--from", dest="sources", type=Path, nargs="+", default=[], help="text, JSON, JSONL (.gz)")
         one.add_argument("--seed", type=int, default=1)
@@ -74,6 +86,9 @@ def main(arguments: list[str] | None = None) -> int:
             told = partial(print, file=sys.stderr, flush=True)
             if options.command == "labels":
                 print(_labels(options, Path(scratch), told))
+                return 0
+            if options.command == "dpo":
+                print(_dpo(options, Path(scratch), told))
                 return 0
             if options.command == "reading":
                 print(reading_cost.run(options.rows, options.rounds, options.seed, Path(scratch), told))
@@ -112,6 +127,18 @@ def _labels(options: argparse.Namespace, scratch: Path, told: Callable[[str], No
     text = "\n".join(label_report.markdown(found, command, asked))
     if options.out:
         options.out.write_text(text, encoding="utf-8")
+    return text
+
+
+def _dpo(options: argparse.Namespace, scratch: Path, told: Callable[[str], None]) -> str:
+    """Make the report on training, and write it where it was asked for."""
+    o = options
+    found = dpo.measure(scratch, o.pairs, o.held, o.flipped, o.seeds, o.model, not o.no_guards, told)
+    command = f"python -m prefdata.bench dpo --pairs {o.pairs} --held {o.held} --flipped {o.flipped} --seeds {o.seeds}"
+    text = dpo.markdown(found, command)
+    if o.out:
+        o.out.write_text(dpo.written(o.out, text), encoding="utf-8")
+    told(f"{found['seconds']} s without the guards' cost")
     return text
 
 

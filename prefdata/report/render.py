@@ -150,11 +150,13 @@ def _assets() -> tuple[str, str]:
     return style, f"/*! jsdiff 9.0.0, https://github.com/kpdecker/jsdiff\n\n{licence}*/\n{jsdiff}\n{script}"
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
+    """What a content security policy knows an inline style or script by."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _environment() -> jinja2.Environment:
+def environment() -> jinja2.Environment:
+    """Templates that escape what they print and refuse unknown names, with the filters of the report."""
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HOME), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
@@ -175,9 +177,9 @@ def render(report: Report, run: Mapping[str, Any], rows: bool = True) -> str:
         "scales": {s.key: s.scale for s in report.stages},
         "cut": report.cut_at,
     }
-    page = _environment().get_template("report.html.j2")
+    page = environment().get_template("report.html.j2")
     return page.render(
         report=report, run=run, rows={r.row: r for r in shown}, listed=sum(r.listed for r in shown),
         config=json.dumps(report.config, indent=2, ensure_ascii=False), style=style, script=script, data=embedded(data),
-        style_hash=_digest(style), script_hash=_digest(script),
+        style_hash=digest(style), script_hash=digest(script),
     )  # fmt: skip

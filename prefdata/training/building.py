@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from prefdata.training import models, tactics
+from prefdata.training import average, models, order, tactics, telling
 from prefdata.training.checks import Case
 from prefdata.training.folder import CHECKPOINTS
+from prefdata.training.settings import Settings
 
 
 def arguments(case: Case, home: Path) -> Any:
@@ -24,12 +25,23 @@ def arguments(case: Case, home: Path) -> Any:
         learning_rate=p.learning_rate, lr_scheduler_type=s.lr_scheduler_type, warmup_steps=p.warmup_steps, weight_decay=s.weight_decay,
         optim=s.optim, max_grad_norm=s.max_grad_norm, max_steps=p.steps, per_device_train_batch_size=p.micro_batch_size,
         per_device_eval_batch_size=p.micro_batch_size, gradient_accumulation_steps=p.accumulation,
-        gradient_checkpointing=p.gradient_checkpointing, bf16=p.precision == "bf16", fp16=p.precision == "fp16", use_cpu=p.device == "cpu",
+        activation_checkpointing=p.gradient_checkpointing, bf16=p.precision == "bf16", fp16=p.precision == "fp16", use_cpu=p.device == "cpu",
         seed=s.seed, data_seed=s.seed, logging_steps=p.logging_steps, logging_first_step=True, logging_nan_inf_filter=False,
         eval_strategy="steps" if held else "no", eval_steps=p.eval_steps, save_strategy="steps", save_steps=p.eval_steps,
-        save_total_limit=s.save_total_limit, report_to=list(s.report_to) or "none", remove_unused_columns=True, disable_tqdm=True,
-        precompute_ref_log_probs=s.reference == "precompute", dataloader_pin_memory=p.device != "cpu",
+        save_total_limit=_checkpoints(s), report_to=list(s.report_to) or "none", remove_unused_columns=True, disable_tqdm=True,
+        precompute_ref_log_probs=_ahead(s), dataloader_pin_memory=p.device != "cpu",
     )  # fmt: skip
+
+
+def _ahead(settings: Settings) -> bool:
+    """Whether the reference's log-probabilities are made once, before the first step; it is not needed beside the model then."""
+    return settings.reference == "precompute" or order.by_reference(settings)
+
+
+def _checkpoints(settings: Settings) -> int | None:
+    """How many to keep: those that are to be averaged, which are all where the best are."""
+    which, k = average.asked(settings.average or f"last:{settings.save_total_limit}")
+    return None if which == "best" else max(k, settings.save_total_limit)
 
 
 def trainer(case: Case, home: Path) -> Any:
@@ -40,9 +52,11 @@ def trainer(case: Case, home: Path) -> Any:
 
     p, s = case.plan, case.settings
     assert case.train is not None
+    if s.reference not in ("same", "precompute"):
+        models.same_words(case.tokenizer, case.facts.vocabulary, s.reference)
     model = models.load(s, p.dtype)
     reference = None
-    if p.method == "full" and s.reference == "same":
+    if p.method == "full" and s.reference == "same" and not _ahead(s):
         reference = models.load(s, p.dtype)
     elif s.reference not in ("same", "precompute"):
         reference = models.load(s.model_copy(update={"model": s.reference}), p.dtype)
@@ -55,5 +69,7 @@ def trainer(case: Case, home: Path) -> Any:
         data_collator=collator,
     )  # fmt: skip
     made.remove_callback(PrinterCallback)  # prints every log as a dict, on stdout
+    if case.notes.get("tell") is not None:
+        made.add_callback(telling.Progress(case.notes["tell"]))
     tactics.equip(case, made)
     return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -83,14 +84,16 @@ def answers(case: Case) -> Iterator[Check]:
     n, characters, lengths = 0, 0, list[int]()
     for pairs in _splits(case):
         n += len(pairs)
+        before = [_beginning(list(map(_said, pairs.columns[s]))) for s in ("chosen", "rejected")]
         for i, (name, prompt, chosen, rejected) in enumerate(
             zip(pairs.ids, *(pairs.columns[s] for s in SIDES), strict=True)
         ):
             said = [_said(chosen), _said(rejected)]
+            own = [t.removeprefix(p).strip().lower() for t, p in zip(said, before, strict=True)]
             lengths += map(len, said)
             if any(map(blank, said)):
                 empty.append(name)
-            if any(t.strip().lower() in _LIKE_NULL for t in said):
+            if any(t in _LIKE_NULL for t in own):
                 null.append(name)
             if blank(pairs.text("prompt", i)):
                 unasked.append(name)
@@ -142,6 +145,12 @@ def _said(side: Any) -> str:
         last: Message = side[-1] if side and isinstance(side[-1], dict) else {}
         return message_text(last)
     return side if isinstance(side, str) else ""
+
+
+def _beginning(texts: list[str]) -> str:
+    """What all texts begin with, to its last sign that is no letter: ``Output: ``, which hides a cell that was missing."""
+    shared = os.path.commonprefix([min(texts), max(texts)]) if len(texts) > 1 else ""  # noqa: RUF071 (by characters is meant)
+    return shared[: max((m.end() for m in re.finditer(r"\W", shared)), default=0)]
 
 
 def pictures(case: Case) -> Iterator[Check]:

@@ -133,7 +133,7 @@ def special_tokens(case: Case) -> Iterator[Check]:
         what = f"padding token {t.pad_token!r} ({t.pad_token_id})"
         if same:
             what += (
-                f" is also the {' and '.join(same)} token. Harmless and not the cause of a NaN: TRL masks by length, not by the "
+                f" is also the {' and '.join(filter(None, (', '.join(same[:-1]), same[-1])))} token. Harmless and not the cause of a NaN: TRL masks by length, not by the "
                 "padding id, so the end token of an answer is still learnt"
             )
         yield Check("bad_pad_token", "ok", what)

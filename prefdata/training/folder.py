@@ -5,3 +5,4 @@ METRICS = "metrics.jsonl"  # a line a log
 GENERATIONS = "generations.jsonl"  # a line a probe and evaluation
 PAGE = "train.html"
 CHECKPOINTS = "checkpoints"
+STARTED = "started.json"  # what it was started with, for a run that goes on

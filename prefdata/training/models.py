@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from prefdata import model_files
 from prefdata.errors import ConfigError, MissingExtra
-from prefdata.files import put
+from prefdata.files import put, whole
 from prefdata.noise import pretrained
 from prefdata.training.settings import Settings
 
 NOTE = "prefdata.json"  # beside the saved weights: which data they saw
+_WORDS = ("tokenizer*", "vocab*", "*.model", "*.tiktoken", "tekken.json")  # files, one of which any tokenizer has
+_ONLY = "Give a model that continues text."
 
 
 def need() -> None:
@@ -50,6 +54,10 @@ def facts(name: str) -> Facts:
     place = model_files.place("model", name)
     with model_files.loading("model", name) as allowed:
         config = AutoConfig.from_pretrained(place, **allowed)
+        if hasattr(config, "vision_config"):
+            raise ConfigError(f"is a model of pictures and text ({config.model_type})", where=name, hint=_ONLY)
+        if type(config) not in AutoModelForCausalLM._model_mapping:
+            raise ConfigError(f"is no causal language model ({config.model_type})", where=name, hint=_ONLY)
         with torch.device("meta"):
             empty = AutoModelForCausalLM.from_config(config)
         text = config.get_text_config()
@@ -70,7 +78,7 @@ def tokenizer(settings: Settings) -> Any:
 
     Raises ConfigError where it cannot be read.
     """
-    made = pretrained.loaded("AutoTokenizer", settings.model)
+    made = _tokenizer(settings.model)
     if settings.chat_template is not None:
         path = Path(settings.chat_template).expanduser()
         try:
@@ -85,6 +93,14 @@ def tokenizer(settings: Settings) -> Any:
     elif made.pad_token is None and made.eos_token is not None:
         made.pad_token = made.eos_token
     return made
+
+
+def _tokenizer(name: str) -> Any:
+    """Of a model; transformers makes an empty one where a folder has none."""
+    folder = Path(model_files.place("model", name))
+    if folder.is_dir() and not any(p for kind in _WORDS for p in folder.glob(kind)):
+        raise ConfigError("the folder has no tokenizer", where=name, hint="Save the tokenizer beside the model.")
+    return pretrained.loaded("AutoTokenizer", name)
 
 
 def load(settings: Settings, dtype: str) -> Any:
@@ -105,16 +121,42 @@ def adapter(settings: Settings, rank: int, alpha: float) -> Any:
     )  # fmt: skip
 
 
+def same_words(tokenizer: Any, rows: int, reference: str) -> None:
+    """Raise ConfigError where a reference model reads other tokens than the trained one, whose embedding has so many rows."""
+    known, used = facts(reference).vocabulary, min(len(tokenizer), rows)
+    if known < used:
+        what = f"the reference has {known:,} tokens, the model {used:,}"
+        raise ConfigError(what, where=reference, hint="A reference reads the same tokens as the model.")
+    try:
+        other = _tokenizer(reference).get_vocab()
+    except ConfigError:
+        return  # saved without one, as a checkpoint may be
+    if other != tokenizer.get_vocab():
+        raise ConfigError(
+            "the reference's tokenizer has another vocabulary than the model's",
+            where=reference,
+            hint="A reference reads the same tokens as the model.",
+        )
+
+
 def save(model: Any, tokenizer: Any, out: Path, about: dict[str, Any]) -> list[str]:
-    """``model/`` (whole weights, adapters merged) and, for adapters, ``adapter/``; each with its tokenizer and the note on its data."""
+    """``model/`` (whole weights, adapters merged into the model, which is changed by it) and, for adapters, ``adapter/``; each with its
+    tokenizer and the note on its data. A folder is complete or not there.
+    """
     made = []
+
+    def put_in(name: str, keep: Callable[[Path], object]) -> None:
+        shutil.rmtree(out / f"{name}.part", ignore_errors=True)  # of a run that was killed
+        with whole(out / name) as part:
+            keep(part)
+            tokenizer.save_pretrained(part)
+            put(part / NOTE, json.dumps(about, indent=2, ensure_ascii=False) + "\n")
+            shutil.rmtree(out / name, ignore_errors=True)
+        made.append(name)
+
     inner = getattr(model, "module", model)
     if hasattr(inner, "peft_config"):
-        inner.save_pretrained(out / "adapter")
-        made.append("adapter")
+        put_in("adapter", inner.save_pretrained)
         inner = inner.merge_and_unload()
-    inner.save_pretrained(out / "model")
-    for name in [*made, "model"]:
-        tokenizer.save_pretrained(out / name)
-        put(out / name / NOTE, json.dumps(about, indent=2, ensure_ascii=False) + "\n")
-    return [*made, "model"]
+    put_in("model", inner.save_pretrained)
+    return made

@@ -77,6 +77,11 @@ class Plan:
         """For programs and for the run folder."""
         return asdict(self)
 
+    def parts(self, facts: Facts) -> dict[str, int]:
+        """What ``memory`` is made of, in bytes."""
+        lora, size = self.method == "lora", (self.micro_batch_size, self.max_length, self.gradient_checkpointing)
+        return parts(facts, self.dtype, lora, self.lora_rank or 0, *size)
+
 
 def plan(
     settings: Settings, facts: Facts, machine: Machine, pairs: int, smoothing: float = 0.0, window: int | None = None
@@ -98,7 +103,7 @@ def plan(
     each = max(1, settings.batch_size // machine.devices)
 
     def memory(micro: int) -> int:
-        return estimate(facts, dtype, lora, rank or 0, micro, longest, checkpointing)
+        return sum(parts(facts, dtype, lora, rank or 0, micro, longest, checkpointing).values())
 
     micro = settings.micro_batch_size
     if micro is None:
@@ -126,15 +131,18 @@ def rank_for(parameters: int) -> int:
     return 8 if parameters <= 3 * BILLION else 16 if parameters <= 10 * BILLION else 32
 
 
-def estimate(
+def parts(
     facts: Facts, dtype: str, lora: bool, rank: int, micro: int, length: int, checkpointing: bool
-) -> int:  # fmt: skip
-    """Bytes on one device, rough: weights, reference, gradients, AdamW's two moments in float32, activations of 2 x micro sequences."""
+) -> dict[str, int]:
+    """Bytes on one device by what takes them, rough; activations are those of 2 x micro sequences, AdamW's two moments float32."""
     weights = facts.parameters * _BYTES.get(dtype, 4)
     trained = rank * 14 * facts.hidden * facts.layers if lora else facts.parameters
-    states = trained * (4 + 8)
-    reference = 0 if lora else weights
     a_layer = 2 * micro * length * facts.hidden * 4
-    activations = a_layer * facts.layers * (1 if checkpointing else 16) + a_layer * 16
-    logits = 2 * min(micro * length, 1024) * facts.vocabulary * 4  # TRL's head goes through the tokens in chunks
-    return weights + reference + states + activations + logits
+    return {
+        "weights": weights,
+        "reference": 0 if lora else weights,
+        "gradients": trained * 4,
+        "optimiser": trained * 8,
+        "activations": a_layer * facts.layers * (1 if checkpointing else 16) + a_layer * 16,
+        "logits": 2 * min(micro * length, 1024) * facts.vocabulary * 4,  # TRL's head goes through the tokens in chunks
+    }

@@ -11,7 +11,7 @@ import orjson
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from prefdata.errors import ConfigError, first_line
+from prefdata.errors import ConfigError, PrefdataError, first_line
 from prefdata.output import MANIFEST
 from prefdata.training import building, checks_data, checks_model, checks_settings, checks_tokens
 from prefdata.training.checks import SHOWN, Case, Check, failed, skipped, words_of
@@ -38,12 +38,18 @@ def cleaned(source: Any, home: Path, settings: Settings, facts: Facts, tokenizer
     known = [f"token_length.tokenizer={settings.model}"] if tokenizer.eos_token is not None else []
     if known and settings.chat_template is not None:
         known.append(f"token_length.chat_template={settings.chat_template}")
+    there = home.is_dir()
     try:
-        clean(source, out, "certain", set=[*sets, *known], overwrite=True)
-    except ConfigError:
-        if tokenizer.chat_template or not known:
-            raise
-        clean(source, out, "certain", set=sets, overwrite=True)  # messages without a template: pre-flight says so
+        try:
+            clean(source, out, "certain", set=[*sets, *known], overwrite=True)
+        except ConfigError:
+            if tokenizer.chat_template or not known:
+                raise
+            clean(source, out, "certain", set=sets, overwrite=True)  # messages without a template: pre-flight says so
+    except PrefdataError:
+        if not there and home.is_dir():  # a mistake leaves no folder behind
+            shutil.rmtree(home)
+        raise
     if before is not None and _content(before) == _content((out / MANIFEST).read_bytes()):
         (out / MANIFEST).write_bytes(before)  # the same set again: a run that goes on knows it by its hash
 
@@ -151,6 +157,9 @@ def with_model(case: Case, home: Path) -> list[Check]:
     try:
         with quiet():
             case.trainer = building.trainer(case, home)
+            case.trainer.get_optimizer_cls_and_kwargs(
+                case.trainer.args, case.trainer.model
+            )  # else refused at the first step only
     except _LIBRARIES as error:  # TRL, transformers and peft refuse settings each in its own way
         what = f"{type(error).__name__}: {first_line(error)}"
         return [Check("trainer_refused", "fail", what), *skipped(_MODEL[1:], "after trainer_refused")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -14,13 +15,13 @@ from ruamel.yaml.error import YAMLError
 from prefdata.errors import ConfigError, nearest
 from prefdata.parameters import describe
 from prefdata.pipeline_file import plain, value_of
+from prefdata.training import early
 
 LOSSES = (
     "sigmoid", "hinge", "ipo", "exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard", "aot", "aot_unpaired", "apo_zero",
     "apo_down", "discopop", "sft", "sigmoid_norm",
 )  # fmt: skip
 OWN_SMOOTHING = ("robust", "exo_pair", "aot", "aot_unpaired")  # losses of TRL that read label_smoothing themselves
-TRAINERS = ("none", "trackio", "wandb", "mlflow", "tensorboard")
 
 
 class Settings(BaseModel):
@@ -140,6 +141,60 @@ class Settings(BaseModel):
                 raise ValueError(f"TRL has no loss {name!r}. {_guess(name, LOSSES)}")
         if not value:
             raise ValueError("no loss is named")
+        return value
+
+    @field_validator("optim")
+    @classmethod
+    def _optimiser(cls, value: str) -> str:
+        if value == "adamw_torch":  # the default is known without a look at transformers, which takes seconds
+            return value
+        try:
+            from transformers.training_args import OptimizerNames
+        except ImportError:
+            return value
+        known = [str(o.value) for o in OptimizerNames]
+        if value not in known:
+            raise ValueError(f"transformers has no optimiser {value!r}. {_guess(value, known)}")
+        return value
+
+    @field_validator("lora_targets")
+    @classmethod
+    def _targets(cls, value: str | list[str]) -> str | list[str]:
+        if not value:
+            raise ValueError("no module is named: nothing would be trained")
+        return value
+
+    @field_validator("lr_groups")
+    @classmethod
+    def _groups(cls, value: dict[str, float]) -> dict[str, float]:
+        for name, rate in value.items():
+            try:
+                re.compile(name)
+            except re.error as error:
+                raise ValueError(f"{name!r} is no regular expression: {error}") from error
+            if not 0 <= rate < 1:
+                raise ValueError(f"the rate of {name!r} is not between 0 and 1")
+        return value
+
+    @field_validator("early_stop")
+    @classmethod
+    def _conditions(cls, value: list[str]) -> list[str]:
+        for text in value:
+            early.condition(text)
+        return value
+
+    @field_validator("average")
+    @classmethod
+    def _averaged(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r"(last|best):[1-9]\d*", value):
+            raise ValueError("not last:N or best:N, for example last:3")
+        return value
+
+    @field_validator("replay", "forgetting", "chat_template")
+    @classmethod
+    def _there(cls, value: str | None) -> str | None:
+        if value is not None and not Path(value).expanduser().is_file():
+            raise ValueError("no such file")
         return value
 
     @field_validator("beta_schedule")
