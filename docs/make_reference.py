@@ -201,6 +201,18 @@ def pipelines() -> str:
     return "\n".join(out)
 
 
+PLAIN = {
+    "lora_dropout": "Of the adapters.", "loss_weights": "One for each of several losses; default 1 each.",
+    "beta": "How strongly the model is held to its reference; in the unit of the loss.", "lr_scheduler_type": "How the rate goes down after the warm-up.",
+    "warmup_ratio": "Share of the steps over which the rate goes up.", "weight_decay": "Of the optimiser.",
+    "max_grad_norm": "Gradients are clipped at this norm.", "num_train_epochs": "Passes over the pairs.", "seed": "Of the order, the adapters and dropout.", "device": "auto: a GPU where torch sees one.",
+    "replay_weight": "Of the loss of the texts.", "logging_steps": "Steps between two lines; default a fiftieth of the run, 10 at most.",
+    "probe_tokens": "Tokens of an answer to a probe, at most.", "early_stop_rule": "Whether any or all conditions must hold.",
+    "patience": "Evaluations that early_stop waits for.", "save_total_limit": "Checkpoints that are kept.",
+}  # fmt: skip
+"""Settings whose names say it all in the code."""
+
+
 def values(name: str) -> str:
     """What a setting may be, with its default where it has one."""
     return parameters.describe(Settings, name).replace(" or none, default none", "")
@@ -214,6 +226,9 @@ def training() -> str:
     for node, after in itertools.pairwise(body):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and isinstance(after, ast.Expr):
             said[node.target.id] = str(ast.literal_eval(after.value))
+    if missing := set(Settings.model_fields) ^ {*said, *PLAIN}:
+        raise SystemExit(f"PLAIN and the settings differ: {sorted(missing)}")
+    said = {**PLAIN, **said}
     out = [
         NOTE, "# Settings and words of training\n",
         "How to train: [training.md](training.md). `prefdata explain WORD` prints what a word means.\n",

@@ -300,7 +300,7 @@ def test_the_package_does_not_grow_unseen():
 
     It is above what can be read in an afternoon: the forms that people publish took their share, the statistics of labels and
     domains 3,500 more (2,000 in noise/, 870 of these for models and judges as further votes), and training (checks, guards,
-    monitors, evaluation, doctor, jobs) another 4,500. Raise it knowingly.
+    monitors, evaluation, tactics, doctor, jobs) another 6,200. Raise it knowingly.
     """
     read = [path.read_text("utf-8") for name, path in MODULES.items() if not name.startswith(("bench", "samples"))]
-    assert sum(bool(line.strip()) for text in read for line in text.splitlines()) < 20_000
+    assert sum(bool(line.strip()) for text in read for line in text.splitlines()) < 22_000

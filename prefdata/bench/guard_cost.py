@@ -47,7 +47,7 @@ def measure(model: str, scratch: Path, steps: int = STEPS) -> dict[str, Any]:
     from prefdata.training.prepare import prepare
     from prefdata.training.settings import make
 
-    class Turns(TrainerCallback):
+    class Turns(TrainerCallback):  # type: ignore[misc]
         """Lets the others hear of every second step only, and times all steps."""
 
         def __init__(self, trainer: Any, watch: Any, others: Sequence[Any]) -> None:

@@ -39,18 +39,16 @@ def faulty():
     """Pairs with labels turned round, repeated pairs and broken rows."""
     rows = []
     for i in range(150):
-        good, bad = (
-            f"As the records show, {i} boats lie at the pier number {i * 7}.",
-            f"Who can say? I never cared for boat {i * 3}.",
-        )
+        good, bad = f"As the records show, {i} boats lie at the pier.", f"Who can say? I never cared for boat {i}."
+        good, bad = good + " They stay." * (i * 7 % 5), bad + " It sails." * (i * 3 % 5)  # length tells nothing
         wrong = i % 8 == 0
         rows.append(
             {
                 "prompt": f"What of case {i}, please?",
                 "chosen": bad if wrong else good,
                 "rejected": good if wrong else bad,
-                "chosen_score": 2.0 if wrong else 8.0,  # a second opinion, without which no label is turned round
-                "rejected_score": 8.0 if wrong else 2.0,
+                "score_chosen": (i * 13 % 7 + 1.0) * (-1 if wrong != (i % 11 == 0) else 1),
+                "score_rejected": 0.0,  # a second opinion, mostly right: without one no label is turned round
             }
         )
     rows.insert(20, rows[3])
