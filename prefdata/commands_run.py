@@ -12,7 +12,8 @@ from prefdata.errors import ConfigError, PrefdataError
 from prefdata.say import Say
 
 if TYPE_CHECKING:
-    from prefdata.jobs import Done, Ready
+    from prefdata.job_ready import Ready
+    from prefdata.jobs import Done
 
 # fmt: off
 Jobs = Annotated[list[str], typer.Argument(metavar="JOB...", help="Job files, or the shipped clean_then_train.", show_default=False)]
@@ -32,8 +33,8 @@ def run(
     until: Until = None, force: Force = False, keep_going: KeepGoing = False,
 ) -> None:  # fmt: skip
     """Batch jobs: clean, gate, train, evaluate, report. Steps whose inputs have not changed are skipped; a run that was killed goes on."""
-    from prefdata import jobs as steps
     from prefdata.job_file import read
+    from prefdata.job_ready import ready
 
     if len(jobs) > 1 and (input or output):
         raise ConfigError(
@@ -44,14 +45,14 @@ def run(
     start = "clean" if force else start
     Say.goes_on = "the same command goes on"
     asked = [
-        steps.ready(read(name, input or (), output, set or ())) for name in jobs
+        ready(read(name, input or (), output, set or ())) for name in jobs
     ]  # a mistake in the last one is told first
     places = [a.job.output.resolve() for a in asked]
     if twice := [p for i, p in enumerate(places) if p in places[:i]]:
         raise ConfigError("two jobs write there", where=str(twice[0]), hint="Give each its own output.")
     done = []
-    for ready in asked:
-        done.append(_one(ready, start, until, dry_run, keep_going))
+    for one in asked:
+        done.append(_one(one, start, until, dry_run, keep_going))
         if not done[-1].ok and not keep_going:
             break
     Say.out([], {"ok": all(d.ok for d in done), "dry_run": dry_run, "jobs": [d.document() for d in done]})

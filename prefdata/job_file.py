@@ -113,10 +113,10 @@ def _stages(tree: CommentedMap, path: Path, found: str) -> tuple[str, list[tuple
     if "pipeline" not in tree:
         raise ConfigError("names no stages", where=str(path), hint="Add stages:, or pipeline: default.")
     wanted = _typed(tree, "pipeline", path, str, "a name or a path")
-    gates = tree.get("gate") or []
+    gates: Any = tree.get("gate") or []
     if not isinstance(gates, list):
         raise ConfigError("'gate' is not a list of texts", where=at(path, tree, "gate"))
-    places = [f"{path}:{gates.lc.item(i)[0] + 1}" for i in range(len(gates))]
+    places = [f"{path}:{tree['gate'].lc.item(i)[0] + 1}" for i in range(len(gates))]
     inside = path.parent / wanted
     return str(inside) if inside.is_file() else wanted, list(zip(map(plain, gates), places, strict=True))
 

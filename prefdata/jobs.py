@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,22 +9,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from prefdata import job_summary, model_files
-from prefdata.errors import ConfigError, OutputError, PrefdataError, located
+from prefdata import job_summary
+from prefdata.errors import ConfigError, OutputError, PrefdataError
 from prefdata.files import put
-from prefdata.job_file import Job, Section
+from prefdata.job_files import content, held_in, texts, without_run
+from prefdata.job_ready import STEPS, Ready
 from prefdata.job_state import State, digest, locked
 from prefdata.output import MANIFEST, dump
-from prefdata.pipeline import Pipeline, gate_of, load
-from prefdata.result import Options, Progress
+from prefdata.result import Progress
 from prefdata.run import run as clean_run
 
-if TYPE_CHECKING:
-    from prefdata.training.settings import Settings
-
-STEPS = ("clean", "gate", "train", "evaluate", "report")
 Tell = Callable[[str], None]
 
 
@@ -64,84 +59,6 @@ class Done:
         return {"job": self.job, "out": str(self.out), "ok": self.ok, "error": self.error, "steps": [vars(s) for s in self.steps]}  # fmt: skip
 
 
-@dataclass
-class Ready:
-    """A job whose every setting was checked, and nothing done yet."""
-
-    job: Job
-    pipeline: Pipeline
-    options: Options
-    settings: Settings | None
-
-    @property
-    def steps(self) -> tuple[str, ...]:
-        """The steps that this job has."""
-        return STEPS if self.settings is not None else ("clean", "gate", "report")
-
-
-def ready(job: Job) -> Ready:
-    """Check pipeline, options and settings. Raises ConfigError with the file and line of what is wrong."""
-    given = dict(job.clean.values)
-    for name in ("only", "skip"):
-        if isinstance(given.get(name), str):
-            given[name] = given[name].split(",")
-    of_pipeline = {k: given.pop(k) for k in ("only", "skip", "against", "min_margin") if given.get(k) is not None}
-    pipeline, _ = load(job.pipeline, sets=job.sets, **of_pipeline)
-    pipeline.gates += [gate_of(text, pipeline.stages, where) for text, where in job.gates]
-    for name in ("columns", "labels"):
-        given[name] = {str(k): str(v) for k, v in (given.get(name) or {}).items()}
-    if isinstance(share := given.get("sample"), str):
-        try:
-            given["sample"] = float(share.rstrip("%")) / (100 if share.endswith("%") else 1)
-        except ValueError:
-            raise ConfigError(
-                f"is no share: {share!r}", where=job.clean.origin["sample"], hint="For example: 5%"
-            ) from None
-    with located(job.name):
-        options = Options(command=f"prefdata run {job.name}", **given)
-    settings = None if job.train is None else _settings(job, job.train)
-    if settings is not None:
-        _same_window(pipeline, settings)
-    return Ready(job, pipeline, options, settings)
-
-
-def _settings(job: Job, train: Section) -> Settings:
-    from prefdata.training import models
-    from prefdata.training.settings import make
-
-    models.need()
-    if not train.values.get("model"):
-        hint = "Add model: PATH under train:, or give --set train.model=PATH."
-        raise ConfigError("train names no model", where=job.name, hint=hint)
-    settings = make(train.values, train.origin)
-    with located(train.origin.get("model", "")):
-        model_files.place("model", settings.model)
-    return settings
-
-
-def _same_window(pipeline: Pipeline, settings: Settings) -> None:
-    """Let token_length count with the model's own tokenizer and window where the pipeline names no other."""
-    for i, stage in enumerate(pipeline.stages):
-        if stage.name() == "token_length" and "tokenizer" not in stage.model_fields_set:
-            given = {n: getattr(stage, n) for n in stage.model_fields_set}
-            window = settings.max_length or min(1024, _positions(settings.model))
-            given = {
-                "tokenizer": settings.model,
-                "chat_template": settings.chat_template,
-                "max_length": window,
-                **given,
-            }
-            pipeline.stages[i] = type(stage)(**given)
-
-
-def _positions(model: str) -> int:
-    try:
-        held = json.loads((Path(model).expanduser() / "config.json").read_bytes())
-        return int(held.get("max_position_embeddings") or held.get("n_positions") or 1024)
-    except (OSError, ValueError, AttributeError):
-        return 1024
-
-
 class Work:
     """One job at work in its folder. A step's result counts only once ``job.json`` says that it is complete."""
 
@@ -163,7 +80,7 @@ class Work:
     def of_clean(self) -> dict[str, str]:
         """The hashes that clean depends on."""
         config = self.ready.pipeline.resolved()
-        named = [text for text in _texts(config) if ("/" in text or "." in text) and Path(text).expanduser().exists()]
+        named = [text for text in texts(config) if ("/" in text or "." in text) and Path(text).expanduser().exists()]
         return {
             "input": self.state.of_paths(self.ready.job.input), "pipeline": digest(config),
             "options": digest(self.ready.options.settings()), "files_it_names": self.state.of_paths(named), "prefdata": version("prefdata"),
@@ -181,7 +98,7 @@ class Work:
         ]
         place = Path(settings.model).expanduser()
         return {
-            "cleaned_set": digest(_content(self.clean)), "settings": digest(values),
+            "cleaned_set": digest(content(self.clean)), "settings": digest(values),
             "model": self.state.of_paths([str(place)]) if place.exists() else settings.model,
             "files_it_names": self.state.of_paths(named), "prefdata": version("prefdata"),
         }  # fmt: skip
@@ -204,13 +121,13 @@ class Work:
 
     def clean_is_whole(self) -> bool:
         """True if the cleaned folder is as it was written."""
-        manifest = _content(self.clean)
+        manifest = content(self.clean)
         paths = {self.clean / name: held for name, held in manifest.get("files", {}).items()}
         return bool(manifest) and all(p.is_file() and self.state.of_file(p) == held for p, held in paths.items())
 
     def train_is_whole(self) -> bool:
         """True if the run has its record and its model."""
-        return _json(self.run / "train.json").get("status") == "complete" and any((self.run / "model").glob("*.safetensors*"))  # fmt: skip
+        return held_in(self.run / "train.json").get("status") == "complete" and any((self.run / "model").glob("*.safetensors*"))  # fmt: skip
 
     # ------------------------------------------------------------------------------------------- the steps
 
@@ -244,16 +161,16 @@ class Work:
             options = replace(self.ready.options, resume=resume, overwrite=not resume)
             given = self.ready.job.input
             result = clean_run("clean", given, self.clean, self.ready.pipeline, options, self.progress, self.say)
-            if before and _without_run(before) == _content(self.clean):
+            if before and without_run(before) == content(self.clean):
                 put(self.clean / MANIFEST, before)  # the same set again: what was trained on it knows it by its hash
-            for name, held in _content(self.clean).get("files", {}).items():
+            for name, held in content(self.clean).get("files", {}).items():
                 self.state.remember(self.clean / name, held)
             counts = result.counts
             step.text = f"kept {counts['kept']:,} of {counts['pairs']:,} pairs ({why})"
 
     def step_gate(self) -> None:
         """The gates, as clean has found them."""
-        manifest = _content(self.clean)
+        manifest = content(self.clean)
         gates = manifest.get("gates", [])
         bad = [f"{g['gate']} does not hold: {g['text']}" for g in gates if not g["ok"]]
         if manifest.get("status") == "empty":
@@ -275,14 +192,14 @@ class Work:
             ended = dpo.train(
                 str(self.clean), self.run, self.ready.settings, resume=resume, overwrite=not resume, say=self.say
             )
-            step.text = f"{job_summary.trained(_json(self.run / 'train.json'))} ({why})"
+            step.text = f"{job_summary.trained(held_in(self.run / 'train.json'))} ({why})"
             if not ended.ok:
                 step.did = "failed"
 
     def _checkpoints(self) -> bool:
         """Whether there is a whole checkpoint; those that were being written when the run was killed are taken away."""
         there = list((self.run / "checkpoints").glob("checkpoint-*"))
-        broken = [c for c in there if not _json(c / "trainer_state.json")]  # written last
+        broken = [c for c in there if not held_in(c / "trainer_state.json")]  # written last
         for path in broken:
             shutil.rmtree(path)
         return len(there) > len(broken)
@@ -290,11 +207,11 @@ class Work:
     def step_evaluate(self) -> None:
         """What training changed; where asked, trained again with other seeds and on the raw pairs."""
         made_of, target = self.of_evaluate(), self.home / "evaluation.json"
-        if not (why := self.why("evaluate", made_of, bool(_json(target)))):
+        if not (why := self.why("evaluate", made_of, bool(held_in(target)))):
             self._add(Step("evaluate", "unchanged", "unchanged"))
             return
         with self.recorded("evaluate", made_of, why) as step:
-            record = _json(self.run / "train.json")
+            record = held_in(self.run / "train.json")
             found = {k: record.get(k) for k in ("before", "after", "averaged")}
             found |= self._worth()
             put(target, dump(found))
@@ -310,16 +227,13 @@ class Work:
         from prefdata.training import worth
 
         place = self.home / "evaluation"
-        shutil.rmtree(place, ignore_errors=True)
         return {"worth": worth.measure(self.clean, place, settings, seeds, bool(asked.get("against_raw")), self.say)}
 
     def step_report(self) -> None:
         """``summary.md``, made again each time."""
-        record, found = _json(self.run / "train.json"), _json(self.home / "evaluation.json")
+        record, found = held_in(self.run / "train.json"), held_in(self.home / "evaluation.json")
         trained = self.ready.settings is not None
-        text = job_summary.page(
-            self.done.job, _content(self.clean), record if trained else {}, found if trained else {}
-        )
+        text = job_summary.page(self.done.job, content(self.clean), record if trained else {}, found if trained else {})
         put(self.home / "summary.md", text)
         pages = [self.home / "summary.md", self.clean / "report.html", *([self.run / "train.html"] if trained else [])]
         self._add(Step("report", "ran", "   ".join(str(p) for p in pages if p.exists())))
@@ -356,8 +270,12 @@ def plan(given: Ready, start: str | None = None, until: str | None = None) -> Do
     steps, forced = _asked(given, start, until)
     work = Work(given, forced, print_nothing, print_nothing, None)
     before = ""
-    of = {"clean": work.of_clean, "train": work.of_train, "evaluate": work.of_evaluate}
-    whole = {"clean": work.clean_is_whole, "train": work.train_is_whole, "evaluate": lambda: bool(_json(work.home / "evaluation.json"))}  # fmt: skip
+    of: dict[str, Callable[[], dict[str, str]]] = {
+        "clean": work.of_clean,
+        "train": work.of_train,
+        "evaluate": work.of_evaluate,
+    }
+    whole: dict[str, Callable[[], bool]] = {"clean": work.clean_is_whole, "train": work.train_is_whole, "evaluate": lambda: bool(held_in(work.home / "evaluation.json"))}  # fmt: skip
     for step in steps:
         if step not in of:
             work.done.steps.append(Step(step, "run", "always" if step == "report" else f"{len(given.pipeline.gates)} to check"))  # fmt: skip
@@ -373,33 +291,3 @@ def plan(given: Ready, start: str | None = None, until: str | None = None) -> Do
 
 def print_nothing(text: str) -> None:
     """For a plan, which says everything at its end."""
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        held = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return held if isinstance(held, dict) else {}
-
-
-def _content(folder: Path) -> dict[str, Any]:
-    """The manifest of a cleaned folder without what may differ between two runs of the same data."""
-    return {k: v for k, v in _json(folder / MANIFEST).items() if k != "run"}
-
-
-def _without_run(manifest: bytes) -> dict[str, Any]:
-    return {k: v for k, v in json.loads(manifest).items() if k != "run"}
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Every text in a configuration, names included."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for key, held in value.items():
-            yield str(key)
-            yield from _texts(held)
-    elif isinstance(value, list | tuple):
-        for held in value:
-            yield from _texts(held)

@@ -38,7 +38,7 @@ def measure(
 
 def worth(scratch: Path, pairs: int, held: int, share: float, seeds: int, say: Say) -> dict[str, Any]:
     """Plant flips, run the shipped job, and read what its steps found."""
-    from prefdata import jobs
+    from prefdata import job_ready, jobs
     from prefdata.job_file import read
 
     flipped = {str(i) for i in phrases.write(scratch / "raw", pairs, held, share, seed=1)}
@@ -46,7 +46,7 @@ def worth(scratch: Path, pairs: int, held: int, share: float, seeds: int, say: S
     model = phrases.save_model(scratch / "model", [text for row in rows for text in row.values()])
     out = scratch / "job"
     sets = [*SETS, f"label_noise.rate={share}", f"evaluate.seeds={seeds}", f"train.model={model}"]
-    done = jobs.run(jobs.ready(read(JOB, [str(scratch / "raw")], out, sets)), tell=say, say=say)
+    done = jobs.run(job_ready.ready(read(JOB, [str(scratch / "raw")], out, sets)), tell=say, say=say)
     evaluation = json.loads((out / "evaluation.json").read_bytes()) if done.ok else {}
     flagged = _flagged(out / "clean")
     return {

@@ -103,6 +103,7 @@ class Guards(TrainerCallback):
         if last.odd or not math.isfinite(last.loss) or not math.isfinite(last.margin):
             what = f"loss {last.loss:.4g}" + (f", {len(last.odd)} pairs named" if last.odd else "")
             self.trip(control, "nonfinite_loss", last.step, what, rows=last.odd)
+            return  # its gradient follows from it
         norms = [s.grad_norm for s in self.recorder.steps[-(10 if self.scaled else 1) :]]
         if all(n is not None and not math.isfinite(n) for n in norms) and len(norms) == (10 if self.scaled else 1):
             self.trip(
@@ -114,6 +115,8 @@ class Guards(TrainerCallback):
         for word, look in trends.STOPS.items():
             if self.ended is None and (what := look(self.scale, steps)):
                 self.trip(control, word, at, what)
+        if self.ended is not None:
+            return
         for word, look in trends.WARNS.items():
             if word not in told and (what := look(self.scale, steps)):
                 self.trip(control, word, at, what, "warn")
@@ -126,7 +129,7 @@ class Guards(TrainerCallback):
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         """Entropy and memory, which are measured for the log anyway. They warn, no more: processes may differ in them."""
-        if not logs or "loss" not in logs or self.settings.guards == "off":
+        if not logs or "loss" not in logs or self.settings.guards == "off" or self.ended is not None:
             return
         found = logs.get("entropy")
         if isinstance(found, float) and math.isfinite(found):

@@ -249,19 +249,20 @@ def test_a_spike_is_told_and_stops_where_asked(tiny, noisy, tmp_path, at_step):
         if trainer.state.global_step == 20:
             with torch.no_grad():
                 for p in trainer.model.parameters():
-                    p.add_(torch.randn_like(p) * 0.15)
+                    p.add_(torch.randn_like(p))
 
     at_step(21, jolt)
     done = prefdata.train(noisy, tmp_path / "run", tiny, **QUICK)
-    assert "loss_spike" in words(done) and done.status == "complete"
+    first = done.alarms[0]
+    assert (first["word"], first["step"], first["action"]) == ("loss_spike", 21, "warn")
     done = prefdata.train(noisy, tmp_path / "again", tiny, **QUICK, on_spike="stop")
     assert stopped(done, "loss_spike", 21)["step"] == 21
 
 
 def test_both_answers_that_grow_less_likely_are_told(tiny, noisy, tmp_path):
-    done = prefdata.train(noisy, tmp_path / "run", tiny, **{**QUICK, "learning_rate": 0.1})
+    done = prefdata.train(noisy, tmp_path / "run", tiny, **{**QUICK, "learning_rate": 0.3})
     assert done.status == "complete" or done.alarms[-1]["word"] in ("likelihood_lost", "loss_diverges")
-    assert {"likelihood_falls", "loss_spike", "loss_oscillates", "entropy_collapse"} & set(words(done))
+    assert "likelihood_falls" in words(done)
 
 
 def test_steps_that_tell_of_drift_entropy_and_oscillation():
