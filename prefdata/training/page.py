@@ -108,8 +108,14 @@ def _change(record: Mapping[str, Any]) -> str:
     out = f"on {after['pairs']:,} held-out pairs" if after.get("pairs") else "held out"
     for name in ("accuracy", "margin"):
         if after.get(name) is not None:
-            start = f" from {_value(name, before[name])}" if before.get(name) is not None else ""
-            out += f"{' and' if name == 'margin' else ''} {name} went{start} to {_value(name, after[name])}{_between(name, after)}"
+            tied = (
+                name == "accuracy" and before.get("ties") == 1
+            )  # every margin is 0 before the first step: nothing was right or wrong
+            known = before.get(name) is not None and not tied
+            verb = f"went from {_value(name, before[name])} to" if known else "is"
+            out += (
+                f"{' and' if name == 'margin' else ''} {name} {verb} {_value(name, after[name])}{_between(name, after)}"
+            )
     return out
 
 
