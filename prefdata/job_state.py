@@ -101,7 +101,10 @@ class State:
 
 @contextmanager
 def locked(home: Path) -> Iterator[None]:
-    """Refuse a second run of the job in ``home``. The system drops the lock when the process ends, however it ends."""
+    """Refuse a second run of the job in ``home``. The system drops the lock when the process ends, however it ends. A folder that
+    was made for the lock alone goes again.
+    """
+    there = home.exists()
     home.mkdir(parents=True, exist_ok=True)
     with (home / LOCK).open("a+") as file:
         try:
@@ -117,3 +120,6 @@ def locked(home: Path) -> Iterator[None]:
             yield
         finally:
             file.truncate(0)
+            if not there and [p.name for p in home.iterdir()] == [LOCK]:
+                (home / LOCK).unlink()
+                home.rmdir()

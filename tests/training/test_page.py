@@ -79,7 +79,7 @@ def words(text):
 
 def test_a_run_that_ended_says_what_changed(tmp_path):
     text = words(written(tmp_path, metrics=logged(), generated=said()))
-    assert "Trained 40 steps; on 24 held-out pairs accuracy went from 0.0 % to 75.0 % (55.0 % to 88.0 %) and margin went from 0 to 0.41 (0.2 to 0.6); no alarm." in text  # fmt: skip
+    assert "Trained 40 steps; on 24 held-out pairs accuracy is 75.0 % (55.0 % to 88.0 %) and margin went from 0 to 0.41 (0.2 to 0.6); no alarm." in text  # fmt: skip
     for title in ("Loss", "Margin", "Accuracy and ties", "Distance from the reference", "Gradient norm", "Clipped steps", "Learning rate",
                   "beta", "Entropy", "Speed", "Memory", "Answers to the probes", "How far each layer moved"):  # fmt: skip
         assert title in text

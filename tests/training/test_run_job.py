@@ -10,9 +10,6 @@ from pathlib import Path
 
 import pytest
 from conftest import pairs
-from typer.testing import CliRunner
-
-from prefdata.cli import app
 
 QUICK = ("train.method=full", "train.max_steps=6", "train.learning_rate=1e-3", "train.batch_size=8", "train.probes=0")
 
@@ -25,17 +22,17 @@ def given(tmp_path):
 
 
 @pytest.fixture
-def job(given, tiny, tmp_path):
+def job(cli, given, tiny, tmp_path):
     """``job(*more)``: run the shipped job on 120 pairs; the result with ``steps``, what each step did."""
 
     def go(*more, code=0, place=given):
         sets = [x for s in (f"train.model={tiny}", *QUICK) for x in ("--set", s)]
         command = ["--json", "run", "clean_then_train", "--input", str(place), "--output", str(tmp_path / "work"), *sets, *more]  # fmt: skip
-        got = CliRunner().invoke(app, command)
-        assert got.exit_code == code, got.output
+        got = cli(*command)
+        assert got.code == code, got.all
         if code == 2:
-            return got.stderr
-        one = json.loads(got.stdout)["jobs"][0]
+            return got.err
+        one = json.loads(got.out)["jobs"][0]
         return {s["name"]: (s["did"], s["text"]) for s in one["steps"]}
 
     return go
@@ -83,14 +80,14 @@ def test_a_refused_training_fails_the_job_and_is_tried_again(job):
     assert did(job())["train"] == "ran"
 
 
-def test_mistakes_are_told_before_anything_is_done(job, tmp_path):
+def test_mistakes_are_told_before_anything_is_done(cli, job, tmp_path):
     assert "learning_rate" in job("--set", "train.lerning_rate=1", code=2)
     assert "Steps" in job("--from", "cleen", code=2)
     assert "does not exist" in job(place=tmp_path / "no.jsonl", code=2)
     path = tmp_path / "job.yaml"
     path.write_text("version: 1\npipeline: default\ninput: in.jsonl\noutput: work\ntrian: {model: x}\n")
-    got = CliRunner().invoke(app, ["run", str(path)])
-    assert got.exit_code == 2 and "job.yaml:5" in got.stderr and "train" in got.stderr
+    got = cli("run", path)
+    assert got.code == 2 and "job.yaml:5" in got.err and "train" in got.err
     assert not (tmp_path / "work").exists()
 
 
