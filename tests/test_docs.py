@@ -287,7 +287,7 @@ def test_the_demo_asks_for_no_network(tmp_path: Path) -> None:
 def test_make_knows_the_targets_of_readme() -> None:
     if shutil.which("make") is None:
         pytest.skip("make is not installed")
-    for target in ("demo", "test"):
+    for target in ("demo", "demo-train", "test"):
         done = subprocess.run(["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
     assert "-m pytest" in done.stdout and "not slow" in done.stdout
