@@ -33,13 +33,14 @@ def tokenizer(text: str) -> Any:
 def save(folder: Path) -> None:
     """Write model (about 300,000 weights) and tokenizer."""
     import torch
-    from transformers import AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
+    from transformers import Qwen2Config, Qwen2ForCausalLM
 
-    tokenizer(SAMPLE.read_text("utf-8")).save_pretrained(folder)
-    words = AutoTokenizer.from_pretrained(folder)  # as it is read again, with the tokens that reading adds
+    words = tokenizer(SAMPLE.read_text("utf-8"))
+    words.save_pretrained(folder)
     torch.manual_seed(0)
+    # more rows than tokens, as most models have: reading a tokenizer of this kind again may add some
     config = Qwen2Config(
-        vocab_size=len(words), hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
+        vocab_size=len(words) + 48, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
         num_key_value_heads=4, max_position_embeddings=WINDOW, eos_token_id=words.eos_token_id, pad_token_id=words.pad_token_id,
         bos_token_id=None,
     )  # fmt: skip

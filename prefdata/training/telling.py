@@ -86,8 +86,9 @@ def end_lines(done: Any) -> Iterator[str]:
     for alarm in done.alarms:
         yield f"alarm     {alarm['word']} at step {alarm['step']:,} ({alarm['action']}): {alarm['evidence']}"
         yield f"          → {alarm['remedy']}"
+    tied = held(done.before, "ties") == 1  # before the first step every margin is 0: nothing was right or wrong
     told = [
-        f"{name} {before:.4g} → {after:.4g}"
+        f"{name} {after:.4g}" if name == "accuracy" and tied else f"{name} {before:.4g} → {after:.4g}"
         for name in ("accuracy", "margin", "loss")
         if (before := held(done.before, name)) is not None and (after := held(done.after, name)) is not None
     ]
