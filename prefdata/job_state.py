@@ -17,7 +17,7 @@ from prefdata.cutting import sha256
 from prefdata.errors import InputError, OutputError, did_you_mean
 from prefdata.files import put
 from prefdata.intake import inputs_of
-from prefdata.output import dump
+from prefdata.output import dump, writing
 
 STATE, LOCK = "job.json", ".job.lock"
 CHEAP = 64 << 20  # bytes, up to which a file is read again each time, whatever its times say
@@ -36,11 +36,13 @@ class State:
         self.home = home
         try:
             held = json.loads((home / STATE).read_bytes())
-        except (OSError, ValueError):  # none yet, or spoilt: every step is run again
-            held = {}
-        held = held if isinstance(held, dict) else {}
-        self.steps: dict[str, dict[str, Any]] = held.get("steps", {})
-        self.files: dict[str, dict[str, Any]] = held.get("files", {})
+            self.steps: dict[str, dict[str, Any]] = dict(held["steps"])
+            self.files: dict[str, dict[str, Any]] = dict(held["files"])
+        except (FileNotFoundError, NotADirectoryError):
+            held, self.steps, self.files = {}, {}, {}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            hint = "Take it away together with clean and run beside it, or give another --output."
+            raise OutputError("is not the state of a job", where=str(home / STATE), hint=hint) from error
         self.job = held.get("job", "")
 
     def write(self, step: str, status: str, made_of: Mapping[str, str], **more: Any) -> None:
@@ -105,8 +107,10 @@ def locked(home: Path) -> Iterator[None]:
     was made for the lock alone goes again.
     """
     there = home.exists()
-    home.mkdir(parents=True, exist_ok=True)
-    with (home / LOCK).open("a+") as file:
+    with writing(home, "Choose another folder."):
+        home.mkdir(parents=True, exist_ok=True)
+        opened = (home / LOCK).open("a+")
+    with opened as file:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

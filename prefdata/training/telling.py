@@ -105,10 +105,9 @@ def end_lines(done: Any) -> Iterator[str]:
 
 
 def held(numbers: Mapping[str, Any], name: str) -> float | None:
-    """A number of an evaluation, by its plain name or by TRL's."""
-    long = {"accuracy": "eval_rewards/accuracies", "margin": "eval_rewards/margins", "loss": "eval_loss"}[name]
-    value = numbers.get(name, numbers.get(long))
-    return float(value) if isinstance(value, int | float) else None
+    """A number of an evaluation; None where it has none."""
+    found = numbers.get(name)
+    return float(found) if isinstance(found, int | float) else None
 
 
 def size(n: float) -> str:
