@@ -29,8 +29,8 @@ demo: install
 	@echo "Open $(CURDIR)/out/report.html in a browser."
 
 demo-train: install-train
-	$(OFFLINE) $(BIN)/python -m prefdata.samples.tiny out-train/model
-	$(OFFLINE) $(BIN)/prefdata run clean_then_train --input prefdata/samples/planted.jsonl --output out-train/job \
+	$(OFFLINE) $(ONE) $(BIN)/python -m prefdata.samples.tiny out-train/model
+	$(OFFLINE) $(ONE) $(BIN)/prefdata run clean_then_train --input prefdata/samples/planted.jsonl --output out-train/job \
 	  --set train.model=out-train/model --set train.method=full --set train.learning_rate=1e-3 --set train.batch_size=8 --set train.max_steps=30
 	@echo "Open $(CURDIR)/out-train/job/clean/report.html and $(CURDIR)/out-train/job/run/train.html in a browser."
 

@@ -86,7 +86,7 @@ def read(name: str, source: Sequence[str] = (), output: Path | None = None, sets
 
 
 def _beside(home: Path, name: str) -> str:
-    return name if name.startswith("hf:") else str(home / Path(name).expanduser())
+    return name if name == "-" or name.startswith("hf:") else str(home / Path(name).expanduser())
 
 
 def _typed(tree: CommentedMap, key: str, path: Path, kind: type, called: str) -> Any:

@@ -128,6 +128,7 @@ class Slower(TrainerCallback):
             wanted = group["initial_lr"] * self.share
             group["lr"] *= wanted / (schedule.base_lrs[i] or 1.0)
             schedule.base_lrs[i] = wanted
+        schedule._last_lr = [g["lr"] for g in kwargs["optimizer"].param_groups]  # what the log says of the next step
 
 
 def _train(case: Case, start: Path | None) -> Exception | None:

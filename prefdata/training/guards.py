@@ -93,7 +93,7 @@ class Guards(TrainerCallback):
             return
         self._finite(control, steps[-1])
         due = at == 1 or at % self.settings.check_every == 0 or control.should_save
-        if due and (odd := nonfinite(model)):
+        if due and self.ended is None and (odd := nonfinite(model)):
             what = f"{len(odd)} trained tensors are not finite, first {odd[0][0]} ({odd[0][1]})"
             self.trip(control, "nonfinite_parameter", at, what)
         if self.ended is None and self.settings.guards != "off":
@@ -104,6 +104,8 @@ class Guards(TrainerCallback):
             what = f"loss {last.loss:.4g}" + (f", {len(last.odd)} pairs named" if last.odd else "")
             self.trip(control, "nonfinite_loss", last.step, what, rows=last.odd)
             return  # its gradient follows from it
+        if self.ended is not None:
+            return
         norms = [s.grad_norm for s in self.recorder.steps[-(10 if self.scaled else 1) :]]
         if all(n is not None and not math.isfinite(n) for n in norms) and len(norms) == (10 if self.scaled else 1):
             self.trip(

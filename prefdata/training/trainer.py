@@ -8,7 +8,6 @@ micro-batches. Evaluation is TRL's own: every held-out pair counts alike, with t
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -148,12 +147,6 @@ class PreferenceTrainer(DPOTrainer):
             extra = self.extra_loss(model, n)
             loss = loss if extra is None else loss + extra * (1 if self._pairs is None else n / self._pairs)
         return (loss, got[1]) if return_outputs else loss
-
-    def compute_ref_log_probs(self, *args: Any, **kwargs: Any) -> Any:
-        """TRL's own, without what transformers says of a name that TRL uses."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)
-            return super().compute_ref_log_probs(*args, **kwargs)
 
     @contextmanager
     def _references_given(self, inputs: dict[str, Any]) -> Iterator[None]:

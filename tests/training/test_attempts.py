@@ -1,6 +1,10 @@
 """Training that is tried again: with less memory, after a spike, after a stop; and what a library's error becomes."""
 
 import json
+import os
+import subprocess
+import sys
+import time
 
 import pytest
 import torch
@@ -129,3 +133,90 @@ def test_going_on_without_a_checkpoint_starts_anew_and_says_so(tiny, cleaned, tm
     said = []
     done = prefdata.train(cleaned, tmp_path / "run", tiny, **QUICK, resume=True, say=said.append)
     assert done.status == "complete" and any("starts anew" in s for s in said)
+
+
+@pytest.fixture(scope="module")
+def whole(tiny, cleaned, tmp_path_factory):
+    """A run that nothing interrupts."""
+    home = tmp_path_factory.mktemp("whole") / "run"
+    done = prefdata.train(cleaned, home, tiny, **QUICK)
+    assert done.status == "complete" and not done.alarms
+    return home
+
+
+def test_with_less_at_once_a_step_has_the_same_pairs(tiny, cleaned, whole, tmp_path, at):
+    left = [torch.OutOfMemoryError("CUDA out of memory")]
+    at(lambda t: t.state.global_step == 5 and left, lambda t: raises(left.pop())(t))
+    done = prefdata.train(cleaned, tmp_path / "run", tiny, **QUICK)
+    assert [(a["word"], a["step"], a["action"]) for a in done.alarms] == [("out_of_memory", 6, "retry")]
+    one, two = weights(tmp_path / "run"), weights(whole)
+    assert all(torch.allclose(one[k], two[k], atol=1e-4) for k in one)
+
+
+def test_a_checkpoint_cut_short_is_passed_over_and_a_complete_run_stays(tiny, cleaned, whole, tmp_path, at):
+    left = [ValueError("no")]
+    at(lambda t: t.state.global_step == 7 and left, lambda t: raises(left.pop())(t))
+    home = tmp_path / "run"
+    assert prefdata.train(cleaned, home, tiny, **QUICK).status == "stopped"
+    (home / "checkpoints/checkpoint-7").mkdir()  # killed while it was written
+    (home / "checkpoints/checkpoint-7/model.safetensors").write_bytes(b"")
+    for _ in range(2):  # the second time it is complete
+        done = prefdata.train(cleaned, home, tiny, **QUICK, resume=True)
+        assert done.status == "complete" and same(home, whole) and logged(home) == logged(whole)
+
+
+def test_going_on_with_other_pairs_is_refused_and_takes_nothing_away(tiny, whole, tmp_path):
+    before = (whole / "metrics.jsonl").read_bytes()
+    rows = [
+        {"prompt": f"What of {i}?\n", "chosen": f"It is {i}, as is known.", "rejected": f"No idea of {i}."}
+        for i in range(96)
+    ]
+    prefdata.clean(rows, tmp_path / "other", "certain", split="test=0.2")
+    with pytest.raises(ConfigError, match="data was"):
+        prefdata.train(tmp_path / "other", whole, tiny, **QUICK, resume=True)
+    assert (whole / "metrics.jsonl").read_bytes() == before
+
+
+def test_adapters_are_rolled_back_too(tiny, cleaned, tmp_path, at):
+    left = [1]
+
+    def turn(trainer):  # every label of the step is the wrong way round
+        left.clear()
+        trainer.beta *= -1
+
+    at(lambda t: t.state.global_step == 21 and left, turn)
+    asked = {
+        **QUICK,
+        "max_steps": 28,
+        "eval_steps": 4,
+        "logging_steps": 1,
+        "method": "lora",
+        "learning_rate": 1e-2,
+        "beta": 0.5,
+    }
+    done = prefdata.train(cleaned, tmp_path / "run", tiny, **asked, on_spike="rollback")
+    assert [(a["word"], a["step"], a["action"]) for a in done.alarms] == [("loss_spike", 22, "rollback")]
+    lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    rates = {line["step"]: line["learning_rate"] for line in lines if "learning_rate" in line}
+    assert rates[21] == pytest.approx((2 * rates[20] - rates[19]) / 10, rel=1e-3)
+    assert done.status == "complete" and logged(tmp_path / "run") == list(range(1, 29))
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_goes_on_to_equal_weights(tiny, cleaned, whole, tmp_path):
+    home = tmp_path / "run"
+    script = (
+        "import json, sys, time, prefdata\nfrom prefdata.training.trainer import PreferenceTrainer as P\nreal = P.training_step\n"
+        "def step(self, *a, **k):\n    time.sleep(0.4)\n    return real(self, *a, **k)\nP.training_step = step\n"
+        "prefdata.train(sys.argv[1], sys.argv[2], sys.argv[3], **json.loads(sys.argv[4]))\n"
+    )
+    asked = [sys.executable, "-c", script, str(cleaned), str(home), tiny, json.dumps(QUICK)]
+    run = subprocess.Popen(asked, env=os.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 120
+    while not (home / "checkpoints/checkpoint-6/trainer_state.json").is_file():
+        assert run.poll() is None and time.monotonic() < until
+        time.sleep(0.05)
+    run.kill()  # SIGKILL
+    run.wait()
+    done = prefdata.train(cleaned, home, tiny, **QUICK, resume=True)
+    assert done.status == "complete" and same(home, whole) and logged(home) == logged(whole)

@@ -174,14 +174,15 @@ def test_texts_are_replayed_beside_the_pairs(tiny, cleaned, tmp_path, held):
         more = {
             "replay": str(tmp_path / name),
             "replay_share": 0.25,
-            "max_steps": 30,
+            "max_steps": 20,
+            "eval_steps": 20,
             "logging_steps": 1,
-            "learning_rate": 3e-3,
+            "learning_rate": 5e-3,
         }
         trained(cleaned, tmp_path / f"run.{name}", tiny, **more, micro_batch_size=2)
         ends.append([line["replay_loss"] for line in logs(tmp_path / f"run.{name}") if "replay_loss" in line])
         replay = held["case"].trainer.extra_loss
-        assert replay.drawn == 60 and len(ends[-1]) == 30  # a quarter of 8 pairs in each of 30 steps
+        assert replay.drawn == 40 and len(ends[-1]) == 20  # a quarter of 8 pairs in each of 20 steps
         assert replay.ids("The old pier.")[-1] == held["case"].tokenizer.eos_token_id
     assert ends[0] == pytest.approx(ends[1], rel=1e-4)
     assert ends[0][-1] < 0.7 * ends[0][0]
@@ -328,7 +329,36 @@ def test_a_model_that_cannot_be_trained_is_named(tiny, cleaned, tmp_path):
     refused(tiny, "another vocabulary", reference=str(other))
 
 
-def test_another_model_as_reference_and_no_warning_of_libraries(tiny, cleaned, tmp_path, recwarn):
-    done = trained(cleaned, tmp_path / "run", tiny, reference=tiny, method="full", gradient_checkpointing=True)
+@pytest.mark.parametrize("method", ["full", "lora"])
+def test_another_model_as_reference_and_no_warning_of_libraries(tiny, cleaned, tmp_path, recwarn, method):
+    done = trained(cleaned, tmp_path / "run", tiny, reference=tiny, method=method, gradient_checkpointing=True)
     assert done.after["margin"] > 0
     assert not [str(w.message) for w in recwarn if issubclass(w.category, FutureWarning)]
+
+
+def test_weights_of_the_set_decide_what_is_learnt(tiny, tmp_path):
+    """All training pairs surely wrong: the model learns the opposite; all of no weight: it learns nothing."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    ends = {}
+    for name, column, value in (
+        ("plain", "pd_weight", 1.0),
+        ("nothing", "pd_weight", 0.0),
+        ("wrong", "pd_flip_prob", 1.0),
+    ):
+        rows = [
+            {"prompt": f"Say {i}.\n", "chosen": f"It is well known, {i}.", "rejected": f"Ask somebody else, {i}."}
+            for i in range(60)
+        ]
+        out = tmp_path / name
+        prefdata.clean(rows, out, "certain", split="test=0.2")
+        for path in (out / "data/train").glob("*.parquet"):
+            table = pq.read_table(path)
+            table = table.drop_columns([c for c in ("pd_weight", "pd_flip_prob") if c in table.column_names])
+            pq.write_table(table.append_column(column, pa.array([value] * len(table), pa.float32())), path)
+        more = {"loss_type": ["sigmoid", "sft"], "loss_weights": [1.0, 0.1], "max_steps": 8}
+        done = prefdata.train(out, tmp_path / f"run.{name}", tiny, **{**QUICK, **more})
+        ends[name] = done.after.get("margin", [c.evidence for c in done.checks if c.status == "fail"])
+    assert ends["plain"] > 0.05 and ends["wrong"] < -0.05
+    assert ends["nothing"] == 0 or isinstance(ends["nothing"], list), ends["nothing"]
