@@ -12,6 +12,9 @@ from pathlib import Path
 for sound in ("torchaudio", "av"):  # imported by its readers of sound and films, which no pair here has
     sys.modules[sound] = types.ModuleType(sound)
     sys.modules[sound].__spec__ = ModuleSpec(sound, None)
+sys.modules["kernels"] = (
+    None  # that of the newest transformers is beside it, and the one that LLaMA-Factory allows cannot read it
+)
 
 
 def main(model, *recipes):
