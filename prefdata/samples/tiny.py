@@ -50,4 +50,6 @@ def save(folder: Path) -> None:
 if __name__ == "__main__":
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        sys.exit("usage: python -m prefdata.samples.tiny FOLDER")
     save(Path(sys.argv[1]))

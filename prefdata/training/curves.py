@@ -97,7 +97,7 @@ def chart(ask: Asked, lines: Lines) -> dict[str, Any] | None:
             for name, look, runs in found
         ],
         "x_ticks": [{"at": x_at(t), "text": f"{t:,.0f}"} for t in _ticks(*across, whole=True)],
-        "y_ticks": [{"at": y_at(t), "text": label(t)} for t in _ticks(*up)],
+        "y_ticks": [{"at": y_at(t), "text": text} for t, text in zip(_ticks(*up), labels(_ticks(*up)), strict=True)],
         "level": None if ask.level is None else {"at": y_at(ask.level), "name": ask.level_name},
     }  # fmt: skip
 
@@ -149,12 +149,18 @@ def _ticks(low: float, high: float, whole: bool = False) -> list[float]:
     return [k * step for k in range(first, last + 1)]
 
 
-def label(value: float) -> str:
+def labels(values: list[float]) -> list[str]:
+    """Numbers beside an axis, with as many digits as tell neighbours apart."""
+    digits = next(d for d in range(4, 16) if d == 15 or len({label(v, d) for v in values}) == len(values))
+    return [label(v, digits) for v in values]
+
+
+def label(value: float, digits: int = 4) -> str:
     """A number beside an axis: short, also when it is bytes."""
     for size, suffix in _SUFFIXES:
         if abs(value) >= size * 10 or (abs(value) >= size and size > 1e3):
-            return f"{value / size:.4g}{suffix}"
-    return f"{value:.4g}".replace("-", "\u2212") if abs(value) > 1e-12 else "0"
+            return f"{value / size:.{digits}g}{suffix}"
+    return f"{value:.{digits}g}".replace("-", "\u2212") if abs(value) > 1e-12 else "0"
 
 
 def layers(lines: Lines) -> dict[str, Any] | None:

@@ -63,10 +63,11 @@ def train(
     monitors.need(settings.report_to)
     started = time.time()
     home = Path(out)
+    untrained = _untrained(home)
     if MAIN:
-        _refuse(home, resume=resume, overwrite=overwrite)
+        _refuse(home, resume=resume, overwrite=overwrite or untrained)
     with silent():
-        case, found = prepared(source, home, settings, clear=overwrite and not resume)
+        case, found = prepared(source, home, settings, clear=(overwrite or untrained) and not resume)
         if not checks.failed(found) and case is not None:
             case.notes["tell"] = tell
             found += preflight.with_model(case, home)
@@ -75,7 +76,8 @@ def train(
             preflight.untidy(home)
         done = Trained(home, status, {} if case is None else case.plan.document(), found, started=started)
         if check or status == "refused" or case is None:
-            return _ended(done, settings, case)
+            goes_on = resume and not untrained and (home / RECORD).is_file()
+            return done if goes_on else _ended(done, settings, case)  # a mistake takes nothing from the record of a run
         try:
             _run(case, done, resume, say)
         except KeyboardInterrupt:
@@ -135,6 +137,15 @@ def silent() -> Iterator[None]:
             told.enable_progress_bar()
         if not bars[1]:
             datasets.enable_progress_bars()
+
+
+def _untrained(home: Path) -> bool:
+    """True for the folder of checks alone, which holds no training: it may be used again."""
+    try:
+        status = json.loads((home / RECORD).read_bytes())["status"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return status in ("checked", "refused") and not (home / STARTED).is_file() and not (home / "model").is_dir()
 
 
 def _refuse(home: Path, *, resume: bool, overwrite: bool) -> None:

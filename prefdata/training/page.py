@@ -108,14 +108,15 @@ def _change(record: Mapping[str, Any]) -> str:
     out = f"on {after['pairs']:,} held-out pairs" if after.get("pairs") else "held out"
     for name in ("accuracy", "margin"):
         if after.get(name) is not None:
-            tied = (
-                name == "accuracy" and before.get("ties") == 1
-            )  # every margin is 0 before the first step: nothing was right or wrong
-            known = before.get(name) is not None and not tied
+            tied = before.get("ties") == 1  # every margin is 0 before the first step: nothing was right or wrong
+            known = before.get(name) is not None and not (tied and name == "accuracy")
             verb = f"went from {_value(name, before[name])} to" if known else "is"
             out += (
                 f"{' and' if name == 'margin' else ''} {name} {verb} {_value(name, after[name])}{_between(name, after)}"
             )
+    low, high = after.get("margin_low"), after.get("margin_high")
+    if low is not None and high is not None and low <= 0 <= high:
+        out += ": a margin that cannot be told from nothing"
     return out
 
 

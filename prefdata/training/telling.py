@@ -57,7 +57,7 @@ def plan_lines(plan: Mapping[str, Any], settings: Settings) -> Iterator[str]:
     accumulated = f"{p['micro_batch_size']} x {p['accumulation']} accumulated x {p['devices']} on {p['device']}"
     yield f"model     {settings.model}: {'adapters' if adapters else 'all weights'}{adapters}, {p['dtype']} weights, {p['precision']} arithmetic"
     yield f"loss      {'+'.join(settings.loss_type)}, beta {settings.beta_schedule or format(settings.beta, 'g')}, labels smoothed by {p['label_smoothing']:g}"
-    yield f"steps     {p['steps']:,} ({p['epochs']:g} epochs) of {p['batch_size']} pairs = {accumulated}"
+    yield f"steps     {p['steps']:,} ({p['epochs']:g} of a pass through the pairs) of {p['batch_size']} pairs = {accumulated}"
     yield f"rate      {p['learning_rate']:g}, {settings.lr_scheduler_type}, warm-up {p['warmup_steps']} steps, {settings.optim}, seed {settings.seed}"
     yield f"window    {p['max_length']:,} tokens; memory about {size(p['memory'])}"
 

@@ -64,7 +64,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
     ),
     "chat_template": (
         "Messages need a chat template, and text is trained without one although the model was made for turns.",
-        "Name a template (chat_template: FILE) or a model that has one; make text into messages with prefdata clean --format chat.",
+        "Messages: name a template (chat_template: FILE, that of token_length too) or take a model that has one. Text: clean with --format chat.",
     ),
     "no_rows": (
         "A split holds nothing: training cannot start, or the evaluation gives nothing without saying so.",
@@ -113,7 +113,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
     ),
     "eval_overlap": (
         "Held-out prompts are also trained on: the evaluation looks better than the model is.",
-        "prefdata clean --split test=5% keeps equal and near prompts together.",
+        "prefdata clean --split test=5% keeps equal prompts together, and near copies of pairs; the check also takes prompts for equal that differ in case or punctuation.",
     ),
     "template_refused": (
         "The chat template, the tokenizer or TRL raises an error on these pairs, and training would stop there.",
@@ -121,7 +121,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
     ),
     "rows_lost": (
         "TRL drops pairs whose prompt fills the window, without a word; with none left it stops at num_samples=0, and evaluate() returns nothing.",
-        "Raise max_length, or shorten these prompts; prefdata clean with token_length.tokenizer lists them.",
+        "Raise max_length, or clean for this window: prefdata clean ... --set token_length.tokenizer=MODEL --set token_length.max_length=WINDOW.",
     ),
     "prompt_not_prefix": (
         "The model is trained on a prompt that is not the one it will see.",

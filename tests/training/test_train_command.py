@@ -144,14 +144,6 @@ def test_a_mistake_ends_with_2_and_a_sentence(cli, lines, model, tmp_path, given
     assert not (tmp_path / "run").exists()
 
 
-def test_a_run_is_not_written_over_unasked(cli, lines, model, tmp_path):
-    given = ["train", lines, tmp_path / "run", "--model", model("neox"), "--full", "--check"]
-    assert cli(*given).code == 0
-    ended = cli(*given)
-    assert ended.code == 2 and "--resume" in ended.err and "--overwrite" in ended.err
-    assert cli(*given, "--overwrite").code == 0
-
-
 def test_the_missing_extra_is_named(cli, lines, model, tmp_path, monkeypatch):
     import importlib.util
 
@@ -284,3 +276,16 @@ def test_a_refused_run_of_several_processes_ends_with_1_and_no_noise(folder, mod
     ended = subprocess.run(typed(folder(TRAIN), tmp_path / "run", *given), capture_output=True, text=True)
     assert ended.returncode == 1 and ended.stdout.count("fp16_weights") >= 1 and "Traceback" not in ended.stderr
     assert ended.stdout.count("refused   ") == 1
+
+
+def test_checks_leave_room_for_the_run_and_a_mistake_takes_nothing_from_its_record(cli, lines, model, tmp_path):
+    run = tmp_path / "run"
+    assert cli("train", lines, run, "--model", model("neox"), *QUICK, "--check").code == 0
+    assert cli("train", lines, run, "--model", model("neox"), *QUICK).code == 0  # no --overwrite
+    record, page = (run / "train.json").read_text(), (run / "train.html").read_text()
+    again = cli("train", lines, run, "--model", model("neox"), *QUICK, "--set", "dtype=float16", "--resume")
+    assert again.code == 1 and "fp16_weights" in again.out
+    assert (run / "train.json").read_text() == record and (run / "train.html").read_text() == page
+    ended = cli("train", lines, run, "--model", model("neox"), *QUICK)
+    assert ended.code == 2 and "--resume" in ended.err and "--overwrite" in ended.err
+    assert cli("train", lines, run, "--model", model("neox"), *QUICK, "--overwrite").code == 0
