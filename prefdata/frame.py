@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 import pyarrow as pa
 
+from prefdata.domains import known_columns
 from prefdata.near import combined, woven
 from prefdata.pairs import SIDES, Pairs
 from prefdata.stage import Stage, blaming
@@ -29,7 +30,7 @@ def uncollected() -> Iterator[None]:
 def measure_pairs(pairs: Pairs, stages: Sequence[Stage], clock: Callable[[str], None] = lambda name: None) -> pa.Table:
     """One row a sound pair. ``clock`` is told the name of each step when it is done.
 
-    ``pair.*_key`` are hashes of the sides' normal forms, ``pair.*_words`` word counts, ``pair.*_content`` hashes
+    ``pair.known`` are the columns of known names (``domains.COLUMNS``), ``pair.*_key`` hashes of the sides' normal forms, ``pair.*_words`` word counts, ``pair.*_content`` hashes
     of what is never a small edit (``pair.content`` of all three); ``pair.words`` the word hashes, side after side.
     """
     keys, words = pairs.keys, pairs.words
@@ -39,6 +40,7 @@ def measure_pairs(pairs: Pairs, stages: Sequence[Stage], clock: Callable[[str], 
     columns["pair.words"] = pa.ListArray.from_arrays(offsets.astype(np.int32), flat)
     columns["pair.content"] = pa.array(combined([words[s].content for s in SIDES]))
     columns |= {f"pair.{side}_content": pa.array(words[side].content) for side in SIDES}
+    columns["pair.known"] = known_columns(pairs)
     clock("words")
     for stage in stages:
         with blaming(stage):

@@ -15,14 +15,15 @@ import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
-import xxhash
 
 from prefdata import schema
 from prefdata.decisions import Decisions, Index, Signals
 from prefdata.errors import ConfigError, InputError, OutputError
 from prefdata.files import put, whole
+from prefdata.identity import SIDE_KEYS
 from prefdata.pairs import Row
 from prefdata.report.model import Report
+from prefdata.report.sheet import left_side
 
 OWN = (
     "data", "reversed", "ab", "audit", "recipes", "report.html", "report-no-rows.html", "manifest.json", "README.md",
@@ -41,7 +42,7 @@ _COLUMNS = {
     "pd_weight": "how much the pair should count in the loss",
     "pd_flip_prob": "the probability that its label is the wrong way round",
 }
-_SHEET_LEAST, _FORMULA = 50, ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def prepare(out: Path, *, overwrite: bool, resume: bool, inputs: Sequence[Path]) -> Path:
@@ -138,7 +139,8 @@ def write_decisions(path: Path, stages: Sequence[str], decisions: Sequence[Decis
 def write_signals(
     path: Path, signals: Signals, stages: Sequence[str], split: np.ndarray[Any, Any] | None, ids: Iterator[pa.Array] | None
 ) -> None:  # fmt: skip
-    """``audit/signals.parquet``: what these stages measured, a row group a chunk; hashes and lists are scratch.
+    """``audit/signals.parquet``: what these stages measured, a row group a chunk; lists and hashes are scratch, but for those that
+    say which texts a pair is made of: another run is compared by them, and verdicts of people are known by them.
 
     ``ids`` are ``pd_id`` of the pairs, part by part, where pairs and rows have different numbers.
     Parts that an earlier run measured may hold the columns of stages that are left out now.
@@ -147,7 +149,7 @@ def write_signals(
     first = schema.mapped(signals.parts[0].path).schema
     names = [
         f.name for f in first
-        if f.name.split(".")[0] in known and not pa.types.is_nested(f.type) and not f.name.endswith(("_key", "content"))
+        if f.name in SIDE_KEYS or (f.name.split(".")[0] in known and not pa.types.is_nested(f.type) and not f.name.endswith(("_key", "content")))
     ]  # fmt: skip
     own = [] if ids is None else [("pd_id", pa.string())]
     full = pa.schema([("row", pa.int64()), *own, *(first.field(n) for n in names)])
@@ -164,14 +166,6 @@ def write_signals(
             writer.write_table(table.cast(full), row_group_size=max(1, len(table)))
 
 
-def spotcheck(rows: Index, share: float, seed: int) -> Index:
-    """The kept rows to be looked at by people: a seeded share of them, at least 50."""
-    wanted = min(len(rows), max(_SHEET_LEAST, round(share * len(rows))))
-    picked = np.random.default_rng(seed).choice(len(rows), wanted, replace=False)
-    picked.sort()
-    return np.asarray(rows[picked], np.int64)
-
-
 def write_spotcheck(path: Path, rows: Index, read: Callable[[Sequence[int]], Sequence[Row]], seed: int) -> None:
     """``spotcheck.csv``, blind (which side is left is a seeded coin toss) and safe to open in a spreadsheet."""
     with whole(path) as part, part.open("w", encoding="utf-8-sig", newline="") as file:
@@ -180,7 +174,7 @@ def write_spotcheck(path: Path, rows: Index, read: Callable[[Sequence[int]], Seq
         for start in range(0, len(rows), 1000):
             for row in read(rows[start : start + 1000].tolist()):
                 sides = [row.chosen, row.rejected]
-                if xxhash.xxh3_64_intdigest(row.pd_id.encode(), seed) & 1:
+                if left_side(row.pd_id, seed) == "rejected":
                     sides.reverse()
                 cells = [row.pd_id, row.prompt, *sides, "", ""]
                 sheet.writerow(["'" + c if c.startswith(_FORMULA) else c for c in cells])

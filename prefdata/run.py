@@ -34,6 +34,7 @@ from prefdata.intake import detect, expected, inputs_of, opened
 from prefdata.measuring import Clock
 from prefdata.pipeline import Pipeline, load
 from prefdata.publishing import publish_all
+from prefdata.report import sheet
 from prefdata.report.render import render
 from prefdata.report.summary import Facts, summarise
 from prefdata.result import Action, Options, Progress, Result
@@ -127,6 +128,7 @@ def run(
             signals=signals, stages=pipeline.stages, decisions=made, outcome=outcome, read=spool.rows,
             source=_source(planned, spool, reading, options, beside.told(spool.schema.names, outcome.kept)), pipeline=pipeline.name, config=pipeline.resolved(),
             gates=checked, action=action, seed=options.seed, version=version("prefdata"), splits=kept,
+            sample=options.sample, marked=beside.marked,
         )  # fmt: skip
         result = Result(action, out, names, made, outcome, summarise(facts), checked, kept)
         clock("report")
@@ -177,7 +179,13 @@ def _write_dataset(
     where = np.where(result.outcome.kept, splits, np.int8(-1)).astype(np.int8)
     files = publish_all(machine, spool, result, where, tuple(result.splits), out, form, tell, beside)
     if any(result.splits.values()):
-        rows = output.spotcheck(np.flatnonzero(result.outcome.kept & ~beside.marked), options.sample, options.seed)
+        kept = np.flatnonzero(result.outcome.kept & ~beside.marked)
+        rows = sheet.base(
+            kept,
+            sheet.strata([d.reasons for d in result.made], result.made, result.outcome),
+            options.sample,
+            options.seed,
+        )
         output.write_spotcheck(out / "spotcheck.csv", rows, spool.rows, options.seed)
         longest = next((int(s.max_length) for s in pipeline.stages if hasattr(s, "max_length")), 1024)
         filled = [s for s, n in result.splits.items() if n]

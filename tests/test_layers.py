@@ -178,7 +178,10 @@ def test_texts_and_pairs_know_no_stage_and_no_run():
 
 
 def test_the_report_is_made_of_decisions():
-    only(within("report"), {"report", "report.*", "decisions", "stage", "errors", "intervals", "pairs", "text"})
+    only(
+        within("report"),
+        {"report", "report.*", "decisions", "stage", "errors", "identity", "intervals", "pairs", "text"},
+    )
 
 
 COMMAND_LINE = ("cli", "cli_options", "commands", "commands_run", "commands_train", "lookup", "say", "terminal")

@@ -17,7 +17,7 @@ from prefdata.report.numbers import Floats, Mask, Side, short
 
 MOST = 400
 CUTS = (4000, 2000, 1000, 400)
-BUDGET = 1_700_000
+BUDGET, SHEET_BUDGET = 1_400_000, 1_100_000
 COLUMNS, COLUMN_CUT = 12, 200
 
 
@@ -101,17 +101,19 @@ class Shown:
 def examples(
     wanted: Sequence[int],
     own: int,
+    judged: Sequence[int],
     peers: Mapping[int, Sequence[int]],
     read: Callable[[Sequence[int]], list[Row]],
     make: Callable[[Row, int, bool], Example],
 ) -> Shown:
     """Read the wanted rows and the peers they point to, once, and keep as many as the page can carry.
 
-    The first ``own`` of them are shown by the stages, so all of these must fit: texts are cut until they do.
+    The first ``own`` of them are shown by the stages, so all of these must fit: texts are cut until they do. ``judged`` rows are
+    those of the spot-check, which have room of their own.
     """
     listed = set(wanted)
-    others = dict.fromkeys(p for r in wanted for p in peers.get(r, ()) if p not in listed)
-    read_rows = {row.row: row for row in read(sorted([*listed, *others]))} if wanted else {}
+    others = dict.fromkeys(p for r in (*wanted, *judged) for p in (r, *peers.get(r, ())) if p not in listed)
+    read_rows = {row.row: row for row in read(sorted([*listed, *others]))} if listed or others else {}
     cut, made = CUTS[0], dict[int, tuple[Example, int]]()
     for cut in CUTS:
         made = {r: _sized(make(row, cut, r in listed)) for r, row in read_rows.items()}
@@ -127,6 +129,13 @@ def examples(
             left += row not in out
             continue
         room -= size
+        out.update((r, made[r][0]) for r in group)
+    room = SHEET_BUDGET
+    for row in judged:  # a sheet that stops early is a random sample still
+        group = [r for r in (row, *peers.get(row, ())) if r in made and r not in out]
+        room -= sum(made[r][1] for r in group)
+        if room < 0:
+            break
         out.update((r, made[r][0]) for r in group)
     # a row read as a peer of a shown one stays listed only if it was wanted, which make() has set
     return Shown([out[r] for r in sorted(out)], left, cut)

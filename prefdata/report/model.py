@@ -4,27 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from prefdata.report.parts import Accuracy, Dimension, Part, Share, Spotcheck
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 Status = Literal["ok", "gate_failed", "empty"]
-
-
-class Part(BaseModel):
-    """A piece of the report; unknown keys are errors."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Share(Part):
-    """A proportion with its Wilson 95 % interval; ``value`` is None where nothing was counted."""
-
-    value: float | None
-    low: float | None
-    high: float | None
-    hits: int
-    n: int
-    ties: int = 0
 
 
 class Histogram(Part):
@@ -163,10 +146,15 @@ class StageReport(Part):
 
 
 class Length(Part):
-    """Does the longer answer win? In words; before: all sound pairs, after: the kept ones as they leave."""
+    """Does the longer answer win? In words; before: all sound pairs, after: the kept ones as they leave.
+
+    ``rule_*`` is the accuracy of guessing that the longer answer is chosen.
+    """
 
     before: Share
     after: Share
+    rule_before: Accuracy
+    rule_after: Accuracy
     histogram: Histogram | None
 
 
@@ -219,6 +207,8 @@ class Report(Part):
     issues: list[Issue]
     stages: list[StageReport]
     length: Length
+    balance: list[Dimension]
+    spotcheck: Spotcheck
     rows: list[Example]
     rows_not_shown: int
     cut_at: int

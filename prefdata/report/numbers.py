@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from prefdata import intervals
-from prefdata.report.model import Histogram, Share, WhatIf
+from prefdata.report.model import Histogram, WhatIf
+from prefdata.report.parts import Accuracy, Share
 
 Floats = npt.NDArray[np.floating[Any]]
 Mask = npt.NDArray[np.bool_]
@@ -29,6 +30,16 @@ def wilson(hits: int, n: int, ties: int = 0) -> Share:
     p = hits / n
     low, high = intervals.wilson(p, n)
     return Share(value=p, low=low, high=high, hits=hits, n=n, ties=ties)
+
+
+def rule(longer: Share) -> Accuracy:
+    """How often it is right to guess that the longer answer is chosen; of answers of equal length, one half is."""
+    n = longer.n + longer.ties
+    if n == 0:
+        return Accuracy(value=None, low=None, high=None, n=0)
+    p = (longer.hits + longer.ties / 2) / n
+    low, high = intervals.wilson(p, n)
+    return Accuracy(value=p, low=low, high=high, n=n)
 
 
 def nice(step: float) -> float:

@@ -15,8 +15,9 @@ from typing import Any
 import jinja2
 
 from prefdata.pairs import readable
-from prefdata.report.model import Example, FindingReport, Histogram, Report, Share
+from prefdata.report.model import Example, FindingReport, Histogram, Report
 from prefdata.report.numbers import nice
+from prefdata.report.parts import Share
 
 HOME = Path(__file__).parent / "templates"
 JSDIFF = "vendor/jsdiff-9.0.0.min.js"

@@ -11,11 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from prefdata.decisions import ACTIONS, Decisions, Finding, Outcome, Signals
+from prefdata.identity import content_keys
 from prefdata.pairs import Row
-from prefdata.report import examples, numbers
+from prefdata.report import examples, numbers, sheet
+from prefdata.report.balance import balance
 from prefdata.report.issues import issues_of, keys_of
 from prefdata.report.model import Example, FindingReport, Funnel, Length, Mark, Report, StageReport, Totals
 from prefdata.report.numbers import Mask, short
+from prefdata.report.parts import Dimension
 from prefdata.report.verdict import verdict_of
 from prefdata.stage import Stage
 
@@ -43,6 +46,9 @@ class Facts:
     seed: int
     version: str
     splits: Mapping[str, int]
+    sample: float
+    marked: Mask
+    """Rows that came in as mirrors of others, which nobody is asked to judge."""
 
 
 def summarise(facts: Facts) -> Report:
@@ -56,7 +62,11 @@ def summarise(facts: Facts) -> Report:
         stages.append(report)
         own += [*report.worst, *report.near_acted, *report.near_kept]
     own += [row for s in stages for f in s.findings for row in f.rows][:ALL_FINDING_ROWS]
-    shown = _examples(facts, names, keys, stages, own)
+    strata = sheet.strata(keys, facts.decisions, facts.outcome)
+    kept = np.flatnonzero(facts.outcome.kept & ~facts.marked)
+    picked = sheet.pick(strata, kept, facts.sample, facts.seed)
+    shown = _examples(facts, names, keys, stages, own, picked.rows)
+    length, spread = _length(facts)
     totals = _totals(facts)
     tally = {i.key: sum(r.listed and any(m.issue == i.key for m in r.marks) for r in shown.rows) for i in issues}
     return Report(
@@ -64,7 +74,8 @@ def summarise(facts: Facts) -> Report:
         source=dict(facts.source), splits=dict(facts.splits), gates=[dict(g) for g in facts.gates], totals=totals,
         verdict=verdict_of(facts.action, facts.gates, bool(facts.source.get("partial")), totals, issues, stages),
         funnel=_funnel(names, facts), issues=[i.model_copy(update={"embedded": tally[i.key]}) for i in issues],
-        stages=stages, length=_length(facts), rows=shown.rows, rows_not_shown=shown.left_out, cut_at=shown.cut_at,
+        stages=stages, length=length, balance=spread,
+        spotcheck=sheet.sheet(strata, picked, shown.rows, _keys(facts.signals, picked.rows), kept, facts.sample, facts.seed), rows=shown.rows, rows_not_shown=shown.left_out, cut_at=shown.cut_at,
     )  # fmt: skip
 
 
@@ -138,7 +149,15 @@ def _finding(stage: str, found: Finding) -> FindingReport:
     )  # fmt: skip
 
 
-def _length(facts: Facts) -> Length:
+def _keys(signals: Signals, rows: Sequence[int]) -> dict[int, int]:
+    """A hash of the texts of these (sound) pairs."""
+    living = signals.living(np.sort(np.asarray(rows, np.int64)))
+    if not len(living):
+        return {}
+    return dict(zip(living.index.tolist(), content_keys(living).tolist(), strict=True))
+
+
+def _length(facts: Facts) -> tuple[Length, list[Dimension]]:
     """Word counts of the two answers; a missing count (a broken row) takes no part."""
     signals = facts.signals
     sound = np.zeros(len(signals), bool)
@@ -153,12 +172,17 @@ def _length(facts: Facts) -> Length:
     first, then = (
         numbers.wilson(int((g > 0).sum()), int((g != 0).sum()), int((g == 0).sum())) for g in (before, after)
     )
-    return Length(before=first, after=then, histogram=numbers.histogram(before, after))
+    length = Length(
+        before=first, after=then, rule_before=numbers.rule(first), rule_after=numbers.rule(then),
+        histogram=numbers.histogram(before, after),
+    )  # fmt: skip
+    return length, balance(signals, np.flatnonzero(sound), facts.outcome.kept, before, facts.outcome.swapped)
 
 
 def _examples(
-    facts: Facts, names: Sequence[str], keys: Sequence[Sequence[str]], stages: Sequence[StageReport], own: Sequence[int]
-) -> examples.Shown:
+    facts: Facts, names: Sequence[str], keys: Sequence[Sequence[str]], stages: Sequence[StageReport], own: Sequence[int],
+    judged: Sequence[int],
+) -> examples.Shown:  # fmt: skip
     """Choose the rows, read them once and say what every stage said of them."""
     strata = []
     for made, words in zip(facts.decisions, keys, strict=True):
@@ -171,7 +195,7 @@ def _examples(
     found = {
         row: [m for made, name, words in zip(facts.decisions, names, keys, strict=True)
               if (m := examples.mark_of(made, row, name, words))]
-        for row in wanted
+        for row in dict.fromkeys([*wanted, *judged])
     }  # fmt: skip
     peers = {row: [m.peer for m in marks if m.peer is not None] for row, marks in found.items()}
     of_findings: dict[int, list[str]] = {}
@@ -186,4 +210,4 @@ def _examples(
         marks: list[Mark] = found.get(at, [])
         return examples.example(row, cut, listed, state, marks, of_findings.get(at, []))
 
-    return examples.examples(wanted, len(dict.fromkeys(own)), peers, facts.read, make)
+    return examples.examples(wanted, len(dict.fromkeys(own)), judged, peers, facts.read, make)

@@ -104,7 +104,7 @@ class DomainBalance(Stage):
         return self.by == "auto" and self.column == "auto"
 
     def measure(self, pairs: Pairs) -> pa.Table:
-        """``domain`` (a named column's values), ``found`` (a struct of the known columns'), ``language``, ``vector`` (float16) and ``keep_by``,
+        """``domain`` (a named column's values), ``language``, ``vector`` (float16) and ``keep_by``,
         as the parameters need them; ``no_column``, ``no_keep_by`` list the columns there are where the named one is not.
         """
         out: dict[str, pa.Array] = {}
@@ -119,12 +119,11 @@ class DomainBalance(Stage):
             column = cells.find(pairs.columns, self.column)
             out["domain"] = pa.nulls(len(pairs), pa.string()) if column is None else cells.labels(column)
             out["no_column"] = domains.others(pairs, column is None)
-        else:
-            found = out["found"] = domains.known_columns(pairs)
-            if self._looks:
-                bare = np.logical_and.reduce([f.is_null().to_numpy(zero_copy_only=False) for f in found.flatten()])
-                texts = zip((bare & languages.installed()).tolist(), pairs.texts("prompt"), strict=True)
-                out["language"] = pa.array([languages.language(t) if b else None for b, t in texts], pa.string())
+        elif self._looks:
+            found = domains.known_columns(pairs)
+            bare = np.logical_and.reduce([f.is_null().to_numpy(zero_copy_only=False) for f in found.flatten()])
+            texts = zip((bare & languages.installed()).tolist(), pairs.texts("prompt"), strict=True)
+            out["language"] = pa.array([languages.language(t) if b else None for b, t in texts], pa.string())
         if self.keep_by is not None:
             column = cells.find(pairs.columns, self.keep_by)
             out["keep_by"] = pa.array(np.full(len(pairs), np.nan) if column is None else cells.numbers(column))
@@ -174,7 +173,7 @@ class DomainBalance(Stage):
         if self.column != "auto":
             domains.must_be_there(signals, f"{_OWN}.no_column", self.column, f"{_OWN}.column")
             return domains.by_column(signals, f"{_OWN}.domain", self.column)
-        found = domains.by_known_column(signals, f"{_OWN}.found")
+        found = domains.by_known_column(signals, "pair.known")
         return domains.by_language(signals, f"{_OWN}.language") if found is None and self._looks else found
 
     def _wanted(self, names: list[str], counts: Ints) -> Floats:

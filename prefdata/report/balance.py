@@ -1,0 +1,99 @@
+"""How the pairs are spread over domains, sources and languages, before and after; and does the longer answer win in each?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from prefdata.decisions import Index, Signals
+from prefdata.report import numbers
+from prefdata.report.numbers import Floats, Mask
+from prefdata.report.parts import Dimension, Share, Value
+
+MOST_DIMENSIONS, MOST_VALUES, MOST_DISTINCT = 6, 12, 1000
+LANGUAGE = "domain_balance.language"
+_NO_LANGUAGE = "unknown"
+
+
+def balance(signals: Signals, sound: Index, kept: Mask, gap: Floats, swapped: Mask) -> list[Dimension]:
+    """The dimensions with 2 to 1,000 values. ``sound`` are row numbers; ``kept``, ``swapped`` (of all rows) and ``gap`` (words in
+    chosen minus words in rejected, of the sound rows) say what became of them.
+    """
+    living = signals.living(sound)
+    stay, turned = kept[sound], swapped[sound]
+    out: list[Dimension] = []
+    for key, title, of, names in _dimensions(living):
+        if 2 <= len(names) <= MOST_DISTINCT and len(out) < MOST_DIMENSIONS:
+            out.append(_dimension(key, title, of, names, stay, gap, np.where(turned, -gap, gap)))
+    return out
+
+
+def _dimensions(living: Signals) -> Iterator[tuple[str, str, npt.NDArray[np.int64], list[str]]]:
+    """Key, title, the value of each pair (-1: none) and the values' names."""
+    columns = list(_known(living))
+    for name in columns:
+        of, names = _coded(living, "pair.known", name)
+        yield name, f"column {name}", of, names
+    if LANGUAGE in living.names and "language" not in columns:
+        of, names = _coded(living, LANGUAGE, None)
+        yield "language", "language of the prompt", of, names
+
+
+def _known(living: Signals) -> Iterator[str]:
+    """The columns of known names that the set has."""
+    if "pair.known" not in living.names:
+        return
+    seen: dict[str, None] = {}
+    for _, got in living.batches(["pair.known"]):
+        held = got["pair.known"]
+        for field, values in zip(held.type, held.flatten(), strict=True):
+            if values.null_count < len(values):
+                seen.setdefault(field.name)
+    yield from seen
+
+
+def _coded(living: Signals, signal: str, field: str | None) -> tuple[npt.NDArray[np.int64], list[str]]:
+    of, codes = np.full(len(living), -1), dict[str, int]()
+    for where, got in living.batches([signal]):
+        held = got[signal] if field is None else pc.struct_field(got[signal], field)
+        if field is None:
+            held = pc.if_else(pc.equal(held, _NO_LANGUAGE), pa.scalar(None, pa.string()), held)
+        if held.null_count == len(held):
+            continue
+        coded = held.dictionary_encode()
+        here = [codes.setdefault(text, len(codes)) for text in coded.dictionary.to_pylist()]
+        of[where] = np.array([*here, -1])[coded.indices.fill_null(len(here)).to_numpy(zero_copy_only=False)]
+    return of, list(codes)
+
+
+def _dimension(
+    key: str, title: str, of: npt.NDArray[np.int64], names: list[str], stay: Mask, before: Floats, after: Floats
+) -> Dimension:
+    has = of >= 0
+    size, left = (np.bincount(of[m], minlength=len(names)) for m in (has, has & stay))
+    order = sorted(range(len(names)), key=lambda i: (-int(size[i]), names[i]))
+    listed = order if len(order) <= MOST_VALUES else order[: MOST_VALUES - 1]
+    n, m = int(size.sum()), int(left.sum())
+
+    def value(name: str | None, mine: Mask) -> Value:
+        inside, kept = int(mine.sum()), int((mine & stay).sum())
+        return Value(
+            name=name, before=inside, after=kept, before_share=inside / n, after_share=kept / m if m else None, target=None,
+            longer_before=_longer(before[mine]), longer_after=_longer(after[mine & stay]),
+        )  # fmt: skip
+
+    values = [value(names[i], of == i) for i in listed]
+    if len(listed) < len(order):
+        values.append(value(None, has & ~np.isin(of, listed)))
+    return Dimension(
+        key=key, title=title, n_before=n, n_after=m, without_before=int((~has).sum()), without_after=int((~has & stay).sum()),
+        distinct=len(names), values=values,
+    )  # fmt: skip
+
+
+def _longer(gap: Floats) -> Share:
+    return numbers.wilson(int((gap > 0).sum()), int((gap != 0).sum()), int((gap == 0).sum()))
