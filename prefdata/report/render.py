@@ -143,8 +143,9 @@ def _row(example: Example) -> dict[str, Any]:
 @cache
 def _assets() -> tuple[str, str]:
     """The page's one style and one script, with the licence of the part that is not ours."""
-    read = [(HOME / name).read_text("utf-8") for name in ("style.css", JSDIFF, "script.js")]
-    style, jsdiff, script = (text.replace("\r\n", "\n") for text in read)
+    names = ("style.css", "spotcheck.css", JSDIFF, "script.js", "spotcheck.js")
+    read = [(HOME / name).read_text("utf-8").replace("\r\n", "\n") for name in names]
+    style, jsdiff, script = "\n".join(read[:2]), read[2], "\n".join(read[3:])
     if hashlib.sha256(jsdiff.encode()).hexdigest() != JSDIFF_SHA256:
         raise ValueError(f"{JSDIFF} is not the file that was reviewed")
     licence = (HOME / "vendor/jsdiff-LICENSE.txt").read_text("utf-8")
@@ -168,8 +169,16 @@ def environment() -> jinja2.Environment:
     return made
 
 
-def render(report: Report, run: Mapping[str, Any], rows: bool = True) -> str:
-    """The page; ``run`` holds what differs between runs (time, engine), ``rows=False`` leaves texts out."""
+def render(
+    report: Report, run: Mapping[str, Any], rows: bool = True, review: Mapping[str, Any] | None = None,
+    compare: Mapping[str, Any] | None = None,
+) -> str:  # fmt: skip
+    """The page; ``run`` holds what differs between runs (time, engine), ``rows=False`` leaves texts out.
+
+    ``review`` is ``audit/review.json`` (shown where it is of this sheet), ``compare`` ``audit/compare.json``.
+    """
+    if review is not None and review.get("sheet") != report.spotcheck.id:
+        review = None
     style, script = _assets()
     shown = report.rows if rows else []
     data = {
@@ -177,10 +186,11 @@ def render(report: Report, run: Mapping[str, Any], rows: bool = True) -> str:
         "issues": {i.key: {"reason": i.reason, "title": i.title, "rows": i.rows} for i in report.issues},
         "scales": {s.key: s.scale for s in report.stages},
         "cut": report.cut_at,
+        "sheet": report.spotcheck.model_dump(mode="json"),
     }
     page = environment().get_template("report.html.j2")
     return page.render(
-        report=report, run=run, rows={r.row: r for r in shown}, listed=sum(r.listed for r in shown),
+        report=report, run=run, review=review, compare=compare, rows={r.row: r for r in shown}, listed=sum(r.listed for r in shown),
         config=json.dumps(report.config, indent=2, ensure_ascii=False), style=style, script=script, data=embedded(data),
         style_hash=digest(style), script_hash=digest(script),
     )  # fmt: skip
