@@ -5,8 +5,9 @@
 # make fuzz     10,000 broken inputs, other ones each time; INPUTS=1000 for fewer
 # make lint     ruff and mypy
 # make docs     reference pages and pictures again
-# make reports  the sample report and the benchmark again
-# make bench    prefdata against a script written by hand; ROWS=200000 for a larger set
+# make reports  the sample reports again
+# make bench    prefdata against a script written by hand, into reports/benchmark.md; ROWS=200000 for a larger set
+# make bench-report   how long the report of a million pairs takes, and how large it gets
 # make label-noise DATA=FOLDER   label_noise on published sets with planted flips, into reports/label_noise.md
 PYTHON ?= python3
 VENV ?= .venv
@@ -21,7 +22,7 @@ PYTEST := $(OFFLINE) $(ONE) $(BIN)/python -m pytest
 
 DATA ?= ../shared/data
 
-.PHONY: demo demo-train test slow fuzz lint docs reports bench label-noise install install-train install-dev clean
+.PHONY: demo demo-train test slow fuzz lint docs reports bench bench-report label-noise install install-train install-dev clean
 .DEFAULT_GOAL := demo
 
 demo: install
@@ -53,11 +54,13 @@ docs: install-dev
 	$(BIN)/python docs/make_pictures.py
 
 reports: install-dev
-	$(BIN)/prefdata audit prefdata/samples/planted.jsonl reports/sample --overwrite
-	$(MAKE) bench
+	$(OFFLINE) $(ONE) $(BIN)/python reports/make_reports.py
 
 bench: install-dev
 	$(OFFLINE) $(BIN)/python -m prefdata.bench speed --rows $(ROWS) --out reports/benchmark.md
+
+bench-report: install-dev
+	$(ONE) $(BIN)/python -m prefdata.bench report
 
 label-noise: install-dev
 	$(OFFLINE) $(ONE) $(BIN)/python -m prefdata.bench labels --data $(DATA) --out reports/label_noise.md

@@ -1,33 +1,35 @@
-"""Writes the reference pages beside it from the code: ``python docs/make_reference.py``.
+"""Writes the pages of ``docs/reference/`` from the code: ``python docs/make_reference.py``.
 
 Commands come from the command line's own definition, stages and reason words from the stages' docstrings, files and
-columns from a run on the sample. Words that no code holds stand here, and each is checked against the code.
+columns from a run on the sample, examples of reason words from ``prefdata/samples/words.yaml``. Words that no code holds stand here, and each is checked against the code.
 """
 
 from __future__ import annotations
 
-import ast
-import inspect
-import itertools
 import json
 import re
 import sys
 import tempfile
-import textwrap
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow.parquet as pq
 import typer
+from pydantic import BaseModel
 
 import prefdata
-from prefdata import cli, cutting, gates, parameters, pipeline, pipeline_file, recipes, shapes
+from prefdata import cli, cutting, gates, glossary, pipeline, pipeline_file, recipes, shapes
+from prefdata.report.compare import Compare
+from prefdata.report.model import Report
+from prefdata.review_file import Review
 from prefdata.stage import Stage, shipped
 from prefdata.training.settings import Settings
 from prefdata.training.words import WORDS
+from prefdata.training.words_numbers import NUMBERS
+from prefdata.word_examples import Example, examples
 
-HERE = Path(__file__).parent
-ROOT = HERE.parent
+HERE = Path(__file__).parent / "reference"
+ROOT = HERE.parents[1]
 SAMPLE = ROOT / "prefdata" / "samples" / "planted.jsonl"
 NOTE = "<!-- Made by docs/make_reference.py. Change the code, not this page. -->\n"
 
@@ -47,9 +49,16 @@ FILES = {
     "audit/dropped/part-00000.parquet": "Every dropped row as it was read, with why. Left out if nothing was dropped.",
     "audit/decisions.parquet": "Every decision of every stage about every row it saw, keeps included.",
     "audit/signals.parquet": "The numbers that were measured, one row a pair.",
-    "audit/report.json": "What `report.html` is made from.",
+    "audit/report.json": "What `report.html` is made from; its keys: [report-json.md](report-json.md).",
     "audit/run.log.jsonl": "Start, seconds of each stage, end.",
 }
+LATER = {
+    "report-no-rows.html": "`report --no-rows`: the page without any text.",
+    "review.html": "`review`: the page on which people judge a sample.",
+    "audit/review.json": "`review --import`: what they said; [its keys](review-json.md). `--overwrite` leaves it alone.",
+    "audit/compare.json": "`report --against`: the comparison with an earlier run; [its keys](diff-json.md).",
+}
+"""What other commands put beside them."""
 ONLY_CLEAN = ("README.md", "spotcheck.csv", "data/", "recipes/", "audit/dropped/")
 
 PD = {
@@ -67,7 +76,7 @@ PD = {
 
 CODES = {
     cli.OK: "Done, and every gate holds.",
-    cli.FAILED: "Done, but it did not pass. `audit`, `clean`: a gate failed or no row is left. The output is written all the same; `manifest.json` says `gate_failed` or `empty`. `--exit-zero` turns this into 0. `train`: a check failed and nothing was trained, or a guard stopped the run. `run`: a gate or a step failed. `doctor RUN`: a cause was found.",
+    cli.FAILED: "Done, but it did not pass. `audit`, `clean`: a gate failed or no row is left. The output is written all the same; `manifest.json` says `gate_failed` or `empty`. `--exit-zero` turns this into 0. `train`: a check failed and nothing was trained, or a guard stopped the run. `run`: a gate or a step failed. `diff`: a condition of `--fail-on` holds. `review`: the rejected share's upper bound is above `--max-rejected`. `doctor RUN`: a cause was found.",
     cli.WRONG: "Usage, configuration, input or output is wrong, or an extra is missing. The message says what to do. Nothing that looks finished is written.",
     cli.BUG: "A bug in prefdata: traceback, and a line that asks for a report.",
     130: "Interrupted (Ctrl-C). `--resume` goes on; `run` goes on by the same command.",
@@ -102,7 +111,7 @@ def commands() -> str:
             (p.metavar or p.name.upper()) if p.required else f"[{p.metavar or p.name.upper()}]" for p in arguments
         )
         out.append(
-            f"\n## {name}\n\n{' '.join(command.help.split())}\n\n```sh\n{f'prefdata {name} [OPTIONS] {usage}'.strip()}\n```\n"
+            f"\n## {name}\n\n{' '.join(command.help.split())}\n\n```text\n{f'prefdata {name} [OPTIONS] {usage}'.strip()}\n```\n"
         )
         said = [(f"`{p.metavar or p.name.upper()}`", p.help or "") for p in arguments if getattr(p, "help", None)]
         out += [table(("argument", "meaning"), said)] if said else []
@@ -162,18 +171,41 @@ def code(text: str) -> str:
 
 
 def reasons() -> str:
-    """One table of all reason words."""
+    """One table of all reason words, then an example of each."""
+    known = [(word, name, code(text)) for name, kind in in_order().items() for word, text in kind.reasons.items()]
+    rows = [(f"[`{word}`](#{word})", f"[{name}](stages.md#{name})", text) for word, name, text in known]
     out = [
         NOTE,
         "# Reason words\n",
-        "The word is the code: it stands in `pd_code`, in the report and in gates. `prefdata explain WORD` prints more.\n",
+        "The word is the code: it stands in `pd_code`, in the report and in gates. `prefdata explain WORD` prints the same and more.\n",
+        table(("word", "stage", "meaning and remedy"), rows),
+        "\n## Examples\n",
+        "For each word rows of which the last one gets it, and rows as near to these as can be of which none does. Each is run by the tests.\n",
     ]
-    rows = [
-        (f'<a id="{word}"></a>`{word}`', f"[{name}](stages.md#{name})", code(text))
-        for name, kind in in_order().items()
-        for word, text in kind.reasons.items()
-    ]
-    return "\n".join([*out, table(("word", "stage", "meaning and remedy"), rows)])
+    for word, _, _ in known:
+        if word in examples():
+            out += [f"### {word}\n", *example(examples()[word])]
+    return "\n".join(out)
+
+
+def example(told: Example) -> list[str]:
+    """The parts of one example as Markdown."""
+    out = [f"{told.line}\n"]
+    if told.settings:
+        out.append(f"With {', '.join(f'`--set {s}`' for s in told.settings)}.\n")
+    for name, text in told.files.items():
+        out.append(f"The file `{name}`:\n\n```\n{text.rstrip()}\n```\n")
+    if told.review:
+        out.append(
+            f"After a [review](../how-to/review.md) in which people said of the pair that gets it: {told.review}.\n"
+        )
+    if told.crowd:
+        out.append(f"After {len(told.crowd)} pairs such as\n\n```json\n{told.crowd[0]}\n```\n")
+    which = ", the last row" if len(told.triggers) > 1 else ""
+    for head, lines in ((f"Gets it{which}:", told.triggers), ("Does not:", told.spares)):
+        rows = "\n".join(lines)
+        out.append(f"{head}\n\n```json\n{rows}\n```\n")
+    return out
 
 
 def pipelines() -> str:
@@ -201,42 +233,30 @@ def pipelines() -> str:
     return "\n".join(out)
 
 
-PLAIN = {
-    "lora_dropout": "Of the adapters.", "loss_weights": "One for each of several losses; default 1 each.",
-    "beta": "How strongly the model is held to its reference; in the unit of the loss.", "lr_scheduler_type": "How the rate goes down after the warm-up.",
-    "warmup_ratio": "Share of the steps over which the rate goes up.", "weight_decay": "Of the optimiser.",
-    "max_grad_norm": "Gradients are clipped at this norm.", "num_train_epochs": "Passes over the pairs.", "seed": "Of the order, the adapters and dropout.", "device": "auto: a GPU where torch sees one.",
-    "replay_weight": "Of the loss of the texts.", "logging_steps": "Steps between two lines; default a fiftieth of the run, 10 at most.",
-    "probe_tokens": "Tokens of an answer to a probe, at most.", "early_stop_rule": "Whether any or all conditions must hold.",
-    "patience": "Evaluations that early_stop waits for.", "save_total_limit": "Checkpoints that are kept.",
-}  # fmt: skip
-"""Settings whose names say it all in the code."""
-
-
-def values(name: str) -> str:
-    """What a setting may be, with its default where it has one."""
-    return parameters.describe(Settings, name).replace(" or none, default none", "")
-
-
-def training() -> str:
-    """Every setting of a recipe from its class, then all words of training."""
-    source = ast.parse(textwrap.dedent(inspect.getsource(Settings)))
-    body = source.body[0].body if isinstance(source.body[0], ast.ClassDef) else []
-    said: dict[str, str] = {}
-    for node, after in itertools.pairwise(body):
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and isinstance(after, ast.Expr):
-            said[node.target.id] = str(ast.literal_eval(after.value))
-    if missing := set(Settings.model_fields) ^ {*said, *PLAIN}:
-        raise SystemExit(f"PLAIN and the settings differ: {sorted(missing)}")
-    said = {**PLAIN, **said}
-    out = [
-        NOTE, "# Settings and words of training\n",
-        "How to train: [training.md](training.md). `prefdata explain WORD` prints what a word means.\n",
+def settings() -> str:
+    """Every setting of a recipe from its class, and the numbers of an evaluation."""
+    fields = Settings.model_fields
+    rows = [(f"`{n}`", glossary.setting_values(n), code(fields[n].description or "")) for n in fields]
+    return "\n".join([
+        NOTE, "# Settings and numbers of training\n",
+        "How to train: [training.md](../how-to/training.md). `prefdata explain NAME` prints a line of these tables.\n",
         "## Settings\n",
         "Keys of a recipe (`--recipe FILE`), each also as `--set KEY=VALUE` and as a keyword of `prefdata.train`. Where no default stands, the value is"
         " decided by model, set and machine, and printed.\n",
-        table(("key", "values", "meaning"), [(f"`{n}`", values(n), code(said.get(n, ""))) for n in Settings.model_fields]),
-    ]  # fmt: skip
+        table(("key", "values", "meaning"), rows),
+        "## Numbers\n",
+        "What `train.json` and `train.html` say of the held-out pairs, before training and after.\n",
+        table(("number", "meaning"), [(f"`{n}`", t) for n, t in NUMBERS.items()]),
+    ])  # fmt: skip
+
+
+def training() -> str:
+    """All words of training."""
+    out = [
+        NOTE,
+        "# Words of training\n",
+        "`prefdata explain WORD` prints a line of these tables. Settings: [settings.md](settings.md).\n",
+    ]
     heads = {
         "before": "Checks before training",
         "during": "Guards while it trains",
@@ -377,6 +397,8 @@ def files() -> str:
         table(("file", "audit too", "what it is"), [(f"`{n}`", "" if n.startswith(ONLY_CLEAN) else "yes", t) for n, t in FILES.items()]),
         "For chat data, and for text with columns of mixed types, `recipes/llamafactory/train.jsonl` (and `test.jsonl`) is written as well: LLaMA-Factory cannot read these from our Parquet.\n",
         "Where no row is kept, only the card and `audit/dropped/` are written beside what `audit` writes.\n",
+        "Other commands add:\n",
+        table(("file", "what it is"), [(f"`{n}`", t) for n, t in LATER.items()]),
         "## Beside the set\n",
         "Where a stage weighs pairs, the kept rows have `pd_weight` (1 outside the training split) and, where it says so, `pd_flip_prob`; columns of these names in the input are replaced. `reverse_pairs` writes"
         " `reversed/` (the worse answer under `chosen`) or `ab/` (both orders, with a label): configurations of their own, `load_dataset(\"out\", \"reversed\")`, never a part of `data/`. A row that comes in with a true `pd_reversed`"
@@ -391,7 +413,7 @@ def files() -> str:
         "## Keys of `manifest.json`\n",
         f"{', '.join(f'`{k}`' for k in manifest)}. Everything that may differ between two runs on the same data (time, memory, command, versions) stands in `run`.\n",
         "## Recipes\n",
-        f"`--export` chooses among {', '.join(f'`{n}`' for n in recipes.NAMES)}; `all` is the default, `none` writes none. Set the model in them before you train. What each trainer reads of a set: [trainers.md](trainers.md).\n",
+        f"`--export` chooses among {', '.join(f'`{n}`' for n in recipes.NAMES)}; `all` is the default, `none` writes none. Set the model in them before you train. What each trainer reads of a set: [trainers.md](../how-to/trainers.md).\n",
     ]  # fmt: skip
     return "\n".join(out)
 
@@ -407,16 +429,73 @@ def exit_codes() -> str:
     )
 
 
+DOCUMENTS = {
+    "report-json.md": (
+        "report.json", Report,
+        f"`audit/report.json` holds every number of the page. `schema_version` is {Report.model_fields['schema_version'].default}; it changes when a key goes or changes its"
+        " meaning. Rows are named by their numbers in the input, counted from 0; shares go from 0 to 1. Without a host, a time or a path: the same facts give the"
+        " same bytes.",
+    ),
+    "review-json.md": (
+        "review.json", Review,
+        "`prefdata review OUT --import FILE...` writes `OUT/audit/review.json`; `clean --verdicts` reads it. It is the work of people: `--overwrite` leaves it alone. How to"
+        " review: [review.md](../how-to/review.md).\n\n"
+        "A verdict file, which the page exports and `--import` reads, is JSONL, or CSV with the same columns, one verdict a line: `sheet` (the spot-check that it belongs to),"
+        " `row`, `pd_id`, `key` (the hash of the pair's texts), `mode` (`open` or `blind`), `verdict`, `reviewer`, `note`, `time`. With the mode `open` a verdict is `accept`,"
+        " `reject` or `unsure`; with `blind`, sides hidden, it is `left`, `right`, `same` or `both_bad`. Of a pair that was dropped, `accept` says that dropping it was right.",
+    ),
+    "diff-json.md": (
+        "The comparison of `diff`", Compare,
+        "`prefdata diff A B --json` prints it, with the keys `fail_on` and `html` beside it; `report --against` keeps it as `audit/compare.json`. How to compare:"
+        " [compare.md](../how-to/compare.md).",
+    ),
+}  # fmt: skip
+
+
+def document(title: str, root: type[BaseModel], intro: str) -> str:
+    """A JSON document: every object with its keys and types, from the classes that make it."""
+    found: dict[str, type[BaseModel]] = {}
+    parts_of(root, found)
+    where = f"from {root.__module__} import {root.__name__}"
+    out = [
+        NOTE, f"# {title}\n", f"{intro}\n",
+        f"Its JSON schema:\n\n```python\n{where}\n\nschema = {root.__name__}.model_json_schema()\n```\n",
+    ]  # fmt: skip
+    for name, kind in found.items():
+        doc = code(" ".join((kind.__doc__ or "").split()))
+        rows = [(f"`{key}`", f"`{type_of(field.annotation)}`") for key, field in kind.model_fields.items()]
+        out += [f"## {name}\n", f"{doc}\n", table(("key", "type"), rows)]
+    return "\n".join(out)
+
+
+def parts_of(kind: type[BaseModel], found: dict[str, type[BaseModel]]) -> None:
+    """The class and, in the order in which they are named, all classes of its fields."""
+    found[kind.__name__] = kind
+    todo: list[Any] = [field.annotation for field in kind.model_fields.values()]
+    while todo:
+        one = todo.pop(0)
+        todo[:0] = get_args(one)
+        if isinstance(one, type) and issubclass(one, BaseModel) and one.__name__ not in found:
+            parts_of(one, found)
+
+
+def type_of(annotation: Any) -> str:
+    """``list[Share] | None`` as it stands in the code."""
+    said = annotation.__name__ if isinstance(annotation, type) and not get_args(annotation) else str(annotation)
+    return re.sub(r"(\w+\.)+(?=\w)", "", said)
+
+
 def pages() -> dict[str, str]:
     """Every page by its file name."""
     return {
         "commands.md": commands(), "stages.md": stages(), "reasons.md": reasons(), "pipelines.md": pipelines(),
         "input.md": inputs(), "output.md": files(), "exit-codes.md": exit_codes(),
-        "training-words.md": training(),
+        "settings.md": settings(), "training-words.md": training(),
+        **{name: document(*told) for name, told in DOCUMENTS.items()},
     }  # fmt: skip
 
 
 if __name__ == "__main__":
     for page, content in pages().items():
         (HERE / page).write_text(content, encoding="utf-8")
-        print(f"docs/{page}", file=sys.stderr)
+        print(f"docs/reference/{page}", file=sys.stderr)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from prefdata import cli_options as option
-from prefdata import commands, commands_run, commands_train
+from prefdata import commands, commands_diff, commands_review, commands_run, commands_train
 from prefdata.errors import ConfigError, OutputError, PrefdataError
 from prefdata.say import Say, rows
 
@@ -69,8 +69,9 @@ def audit(
     where: option.AuditPlaces, pipeline: option.Pipeline = None, set: option.Set = None, only: option.Only = None, skip: option.Skip = None,
     columns: option.Columns = None, shape: option.Shape = None, labels: option.Labels = None, pairs: option.Pairs = "best-worst",
     ties: option.Ties = "drop", input_format: option.InputFormat = "auto", encoding: option.Encoding = None,
-    input_config: option.InputConfig = None, input_split: option.InputSplit = None, against: option.Against = None, min_margin: option.MinMargin = None,
-    gate: option.Gate = None, exit_zero: option.ExitZero = False, limit: option.Limit = None, engine: option.Engine = "local",
+    input_config: option.InputConfig = None, input_split: option.InputSplit = None, against: option.Against = None, min_margin: option.MinMargin = None, verdicts: option.Verdicts = None,
+    gate: option.Gate = None, baseline: option.Baseline = None, tolerance: option.Tolerance = None,
+    output_format: option.OutputFormat = "text", output_file: option.OutputFile = None, exit_zero: option.ExitZero = False, limit: option.Limit = None, engine: option.Engine = "local",
     workers: option.Workers = None, seed: option.Seed = 0, resume: option.Resume = False, overwrite: option.Overwrite = False,
     keep_scratch: option.KeepScratch = False, dry_run: option.DryRun = False, on_bad_row: option.OnBadRow = "skip", split: option.Split = None,
 ) -> None:  # fmt: skip
@@ -83,9 +84,10 @@ def clean(
     where: option.CleanPlaces, pipeline: option.Pipeline = None, set: option.Set = None, only: option.Only = None, skip: option.Skip = None,
     columns: option.Columns = None, shape: option.Shape = None, labels: option.Labels = None, pairs: option.Pairs = "best-worst",
     ties: option.Ties = "drop", input_format: option.InputFormat = "auto", encoding: option.Encoding = None,
-    input_config: option.InputConfig = None, input_split: option.InputSplit = None, against: option.Against = None, min_margin: option.MinMargin = None,
+    input_config: option.InputConfig = None, input_split: option.InputSplit = None, against: option.Against = None, min_margin: option.MinMargin = None, verdicts: option.Verdicts = None,
     format: option.Format = "auto", split: option.Split = None, export: option.Export = "all", sample: option.Sample = "5%",
-    license: option.License = None, gate: option.Gate = None, exit_zero: option.ExitZero = False, limit: option.Limit = None,
+    license: option.License = None, gate: option.Gate = None, baseline: option.Baseline = None, tolerance: option.Tolerance = None,
+    output_format: option.OutputFormat = "text", output_file: option.OutputFile = None, exit_zero: option.ExitZero = False, limit: option.Limit = None,
     engine: option.Engine = "local", workers: option.Workers = None, seed: option.Seed = 0, resume: option.Resume = False,
     overwrite: option.Overwrite = False, keep_scratch: option.KeepScratch = False, dry_run: option.DryRun = False, on_bad_row: option.OnBadRow = "skip",
 ) -> None:  # fmt: skip
@@ -93,24 +95,27 @@ def clean(
     _go("clean", **locals())
 
 
-for _command in (*commands_train.ALL, *commands_run.ALL, *commands.ALL):
+for _command in (*commands_train.ALL, *commands_run.ALL, *commands_review.ALL, *commands_diff.ALL, *commands.ALL):
     app.command()(_command)
 
 
 def _go(
     action: Any, where: list[str], pipeline: str | None, set: list[str] | None, only: str | None, skip: str | None,
     gate: list[str] | None, exit_zero: bool, dry_run: bool, columns: str | None, labels: str | None, against: list[str] | None,
-    min_margin: float | None, sample: str = "5%", **given: Any,
+    min_margin: float | None, verdicts: list[str] | None, output_format: str, output_file: Path | None,
+    sample: str = "5%", **given: Any,
 ) -> None:  # fmt: skip
     """Either command: check the options, run, print, and say by the exit code how it went."""
     inputs, out = _places(action, where)
+    from prefdata import checks_out
     from prefdata.pipeline import load
     from prefdata.result import Options
     from prefdata.run import run
-    from prefdata.terminal import Progress, document_of, plan, table_of
+    from prefdata.terminal import Progress, checks_of, document_of, plan, table_of
 
+    checks_out.usable(output_format, output_file)
     words = {k: tuple(filter(None, (v or "").split(","))) for k, v in (("only", only), ("skip", skip))}
-    more = {"sets": set or (), "gates": gate or (), "against": against or ()}
+    more = {"sets": set or (), "gates": gate or (), "against": against or (), "verdicts": verdicts or ()}
     steps, title = load(pipeline, **more, min_margin=min_margin, **words)
     command = " ".join(["prefdata", *sys.argv[1:]])
     named, meant = option.mapping("--columns", columns), option.mapping("--labels", labels)
@@ -120,7 +125,8 @@ def _go(
         return
     with Progress() as progress:
         result = run(action, inputs, out, steps, options, progress, Say.err)
-    Say.out(table_of(result, title, inputs), document_of(result))
+    checks, lines, document = checks_of(result), table_of(result, title, inputs), document_of(result)
+    checks_out.tell(f"{action} {' '.join(inputs)}", checks, output_format, output_file, lines, document)
     if out is not None and not result.counts["kept"] and not result.ok:
         Say.err(_nothing_left(result, steps))
     if not result.ok and not exit_zero:

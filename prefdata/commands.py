@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from prefdata import cli_options as option
+from prefdata import commands_diff
 from prefdata.errors import ConfigError, PrefdataError
 from prefdata.say import Say
 
@@ -18,9 +19,11 @@ def report(
     out: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
     no_rows: Annotated[bool, typer.Option("--no-rows", help="Numbers only, to send outside.")] = False,
     open_: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
-) -> None:
-    """Make report.html again, from audit/report.json."""
-    from prefdata import lookup
+    against: Annotated[str | None, typer.Option("--against", metavar="EARLIER", help="Compare with an earlier run, or set: kept in audit/compare.json and shown from then on.")] = None,
+    no_against: Annotated[bool, typer.Option("--no-against", help="Take the comparison away again.")] = False,
+) -> None:  # fmt: skip
+    """Make report.html again, from audit/report.json, with the review and the comparison that stand beside it."""
+    from prefdata import lookup, review_file
     from prefdata.files import put
     from prefdata.report.model import Report
     from prefdata.report.render import render
@@ -28,8 +31,10 @@ def report(
     manifest = lookup.manifest(out)
     with lookup.as_written(out / "audit/report.json"):
         page = Report.model_validate_json((out / "audit/report.json").read_bytes())
+    commands_diff.keep(out, against, no_against)
+    beside = {"review": review_file.shown(out), "compare": review_file.held_json(out / commands_diff.PLACE)}
     with lookup.as_written(out / "manifest.json"):
-        text = render(page, manifest["run"], rows=not no_rows)
+        text = render(page, manifest["run"], rows=not no_rows, **beside)
     target = out / ("report-no-rows.html" if no_rows else "report.html")
     put(target, text)
     Say.out([f"report  {target}"], {"report": str(target)})
@@ -82,12 +87,14 @@ def stages(name: Annotated[str | None, typer.Argument(help="One stage, or a .py 
         Say.out(lookup.stage_lines(kind), lookup.stage_document(kind))
 
 
-def explain(word: Annotated[str, typer.Argument(help="A word such as too_similar or fp16_weights.")]) -> None:
-    """What a reason word, or a word of training, means and what to do."""
-    from prefdata import lookup
+def explain(
+    word: Annotated[str, typer.Argument(help="A word such as too_similar, fp16_weights, beta or near_duplicate.")],
+) -> None:
+    """What a reason word means, with an example that gets it and one that does not; also words, settings and numbers of training, stages and parameters."""
+    from prefdata import glossary
 
-    document = lookup.word_document(word)
-    Say.out(lookup.word_lines(document), document)
+    document = glossary.word_document(word)
+    Say.out(glossary.word_lines(document), document)
 
 
 def explain_row(

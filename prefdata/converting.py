@@ -21,6 +21,7 @@ from prefdata.cutting import Source
 from prefdata.engines import Engine, engine
 from prefdata.errors import ConfigError, InputError, near_or_all
 from prefdata.files import put, whole
+from prefdata.first_pass import measure_all
 from prefdata.intake import detect, inputs_of, opened
 from prefdata.line_forms import LINES, Lines, check, safe
 from prefdata.measuring import DETAIL, FAULT, FILE, LINE, RAW
@@ -33,7 +34,7 @@ from prefdata.run import default_workers
 from prefdata.shapes import Reading
 from prefdata.shapes.sides import TRANSCRIPT
 from prefdata.sharegpt import NoPlace
-from prefdata.spool import Spool, measure_all, with_own
+from prefdata.spool import Spool, with_own
 
 FORMS = ("hf-text", "hf-chat", "hf-implicit", "llamafactory", "kto", "jsonl", "ab")
 _READ = (

@@ -19,8 +19,8 @@ _TEXT, _TEXTS, _WORDS = str | None, str | list[str], Mapping[str, str | int | fl
 CLEAN: dict[str, Any] = {
     "columns": _WORDS, "labels": _WORDS, "shape": _TEXT, "pairs": str, "ties": str, "input_format": str, "encoding": _TEXT,
     "input_config": _TEXT, "input_split": _TEXT, "format": str, "split": _TEXT, "export": str, "sample": float | str, "limit": int | None,
-    "seed": int, "on_bad_row": str, "license": _TEXT, "engine": str, "workers": int | None, "against": _TEXTS, "min_margin": float | None,
-    "only": _TEXTS, "skip": _TEXTS,
+    "seed": int, "on_bad_row": str, "license": _TEXT, "engine": str, "workers": int | None, "against": _TEXTS, "min_margin": float | None, "verdicts": _TEXTS,
+    "only": _TEXTS, "skip": _TEXTS, "baseline": _TEXT, "tolerance": _TEXT, "keep_scratch": bool,
 }  # fmt: skip
 EVALUATE: dict[str, Any] = {"against_raw": bool, "seeds": int | list[int]}
 _SECTIONS = ("clean", "train", "evaluate")
@@ -79,9 +79,12 @@ def read(name: str, source: Sequence[str] = (), output: Path | None = None, sets
         raise ConfigError(what, where=str(path), hint="Add train: {model: PATH}, or leave evaluate out.")
     pipeline, gates = _stages(tree, path, found)
     clean = sections["clean"] or Section()
-    if "against" in clean.values:
-        sets_of = clean.values["against"]
-        clean.values["against"] = [_beside(home, p) for p in ([sets_of] if isinstance(sets_of, str) else sets_of)]
+    for key in ("against", "verdicts"):
+        if key in clean.values:
+            named = clean.values[key]
+            clean.values[key] = [_beside(home, p) for p in ([named] if isinstance(named, str) else named)]
+    if clean.values.get("baseline"):
+        clean.values["baseline"] = _beside(home, clean.values["baseline"])
     return Job(Path(name).stem, given, out, pipeline, gates, clean, sections["train"], sections["evaluate"], of_stages)
 
 

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from prefdata import job_summary
+from prefdata import baseline, job_summary
 from prefdata.errors import ConfigError, OutputError, PrefdataError
 from prefdata.files import put
 from prefdata.job_files import content, held_in, texts, without_run
@@ -84,6 +84,7 @@ class Work:
         return {
             "input": self.state.of_paths(self.ready.job.input), "pipeline": digest(config),
             "options": digest(self.ready.options.settings()), "files_it_names": self.state.of_paths(named), "prefdata": version("prefdata"),
+            **({} if (b := self.ready.options.baseline) is None else {"baseline": digest([baseline.content(Path(b)), self.ready.options.tolerance])}),
         }  # fmt: skip
 
     def of_train(self) -> dict[str, str]:
@@ -155,7 +156,8 @@ class Work:
         if not (why := self.why("clean", made_of, self.clean_is_whole())):
             self._add(Step("clean", "unchanged", "unchanged"))
             return
-        resume = self.state.status("clean", made_of) == "running" and (self.clean / ".work").is_dir()
+        parts = (self.clean / ".work").is_dir()
+        resume = parts and (self.ready.options.keep_scratch or self.state.status("clean", made_of) == "running")
         before = (self.clean / MANIFEST).read_bytes() if (self.clean / MANIFEST).is_file() else b""
         with self.recorded("clean", made_of, why) as step:
             options = replace(self.ready.options, resume=resume, overwrite=not resume)

@@ -1,4 +1,4 @@
-"""What the small commands tell: stages, reason words, one row's history, a folder to begin with, the machine."""
+"""What the small commands tell: stages, one row's history, a folder to begin with, the machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import platform
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -74,32 +73,6 @@ def stage_lines(kind: type[Stage]) -> Iterator[str]:
         yield from (f"  {name}: {text}" for name, text in told[head].items())
 
 
-def word_document(word: str) -> dict[str, Any]:
-    """A reason word, what it means, and the stage that uses it; or a word of training with its remedy."""
-    from prefdata.training.words import WORDS
-
-    known = {w: (kind, text) for kind in shipped().values() for w, text in kind.reasons.items()}
-    if word not in known and word not in WORDS:
-        raise ConfigError(f"no such reason word: {word}", hint=near_or_all(word, sorted({*known, *WORDS})))
-    out: dict[str, Any] = {"word": word}
-    if word in known:  # a few words are of both
-        kind, text = known[word]
-        out |= {"stage": kind.name(), "text": " ".join(text.split()), **kind.documentation()}
-    if word in WORDS:
-        out["training"] = asdict(WORDS[word])
-    return out
-
-
-def word_lines(told: Mapping[str, Any]) -> Iterator[str]:
-    """The same for people."""
-    if "stage" in told:
-        yield f"{told['word']}  (stage {told['stage']})\n\n{told['text']}\n\nIt asks: {told['asks']}"
-        yield from (f"{label}: {told[key]}" for label, key in _LABELS.items() if key != "references")
-    if training := told.get("training"):
-        space = "\n" if "stage" in told else ""
-        yield f"{space}{told['word']}  ({training['when']} training)\n\n{training['means']}\n\nWhat to do: {training['remedy']}"
-
-
 @contextmanager
 def as_written(path: Path) -> Iterator[None]:
     """What prefdata wrote itself is read: a file that is gone or was changed is told as such."""
@@ -149,6 +122,17 @@ def row_document(out: Path, asked: str) -> dict[str, Any]:
     measured = signals.filter(pc.equal(signals["row"], row)).to_pylist()[0]
     pair = None if held is None else pq.read_table(held[0]).slice(int(held[1]), 1).to_pylist()[0]
     return {"row": row, "state": state, "decisions": made, "signals": measured, "pair": pair}
+
+
+def numbers(out: Path, wanted: set[str]) -> dict[str, int]:
+    """The numbers of kept pairs by their ``pd_id``; of those that were not kept none."""
+    decisions, signals = (_audit(out / f"audit/{n}.parquet") for n in ("decisions", "signals"))
+    found: dict[str, int] = {}
+    for path, rows in _parts(out, list(manifest(out)["splits"]), decisions, signals):
+        if path.is_relative_to(out / "data"):
+            ids = pq.read_table(path, columns=["pd_id"])["pd_id"].to_pylist()
+            found.update((i, int(r)) for i, r in zip(ids, rows.tolist(), strict=True) if i in wanted)
+    return found
 
 
 def _number(asked: str, parts: Sequence[tuple[Path, Any]], signals: Any) -> int | None:

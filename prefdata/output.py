@@ -27,9 +27,10 @@ from prefdata.report.sheet import left_side
 
 OWN = (
     "data", "reversed", "ab", "audit", "recipes", "report.html", "report-no-rows.html", "manifest.json", "README.md",
-    "spotcheck.csv",
+    "spotcheck.csv", "review.html",
 )  # fmt: skip
 MANIFEST = "manifest.json"
+OF_PEOPLE = ("review*.json", "verdicts")  # in audit/: their work outlives the run
 NO_LICENSE = ["The licence was not given and is not guessed: set it before you share this set.", ""]
 _BESIDE = {
     "reversed": "`reversed` holds pairs the wrong way round: the worse answer stands under `chosen` (`pd_reversed`; `pd_source_row` is"
@@ -80,9 +81,11 @@ def is_ours(out: Path) -> bool:
 
 
 def clear(out: Path) -> None:
-    """Take away what an earlier run published, the manifest first; files of other people stay."""
+    """Take away what an earlier run published, the manifest first; files of other people and verdicts of reviewers stay."""
     (out / MANIFEST).unlink(missing_ok=True)
-    for name in OWN:
+    audit = [] if (out / "audit").is_symlink() else [*(out / "audit").glob("*")]
+    others = [str(p.relative_to(out)) for p in audit if not any(map(p.match, OF_PEOPLE))]
+    for name in (*others, *(n for n in OWN if n != "audit" or len(others) == len(audit))):
         path = out / name
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -143,14 +146,15 @@ def write_signals(
     say which texts a pair is made of: another run is compared by them, and verdicts of people are known by them.
 
     ``ids`` are ``pd_id`` of the pairs, part by part, where pairs and rows have different numbers.
-    Parts that an earlier run measured may hold the columns of stages that are left out now.
+    Parts that an earlier run measured may hold the columns of stages that are left out now, and in another order.
     """
-    known = {"pair", *stages}
+    known = ["pair", *stages]
     first = schema.mapped(signals.parts[0].path).schema
     names = [
         f.name for f in first
         if f.name in SIDE_KEYS or (f.name.split(".")[0] in known and not pa.types.is_nested(f.type) and not f.name.endswith(("_key", "content")))
     ]  # fmt: skip
+    names.sort(key=lambda name: known.index(name.split(".")[0]))
     own = [] if ids is None else [("pd_id", pa.string())]
     full = pa.schema([("row", pa.int64()), *own, *(first.field(n) for n in names)])
     if split is not None:

@@ -55,11 +55,11 @@ class Pipeline:
 
         ``divide(signals, near)`` cuts the splits, behind ``near_duplicate`` (without it, before the first stage that leaves
         test rows alone, or behind the last one); ``given`` are the splits of an input that came in some. ``clock`` is told
-        of each stage when it is done.
+        of each stage when it is done. What a stage spares, later ones flag where they would drop or swap it.
         """
         sound = living = signals
         made: list[Decisions] = []
-        splits = given
+        splits, spared = given, np.zeros(signals.total, bool)
         for i, stage in enumerate(self.stages):
             if progress:
                 progress(stage.name(), i, len(self.stages))
@@ -70,6 +70,10 @@ class Pipeline:
                 if stage.compares
                 else _decided(stage, living, splits)
             )
+            if spared.any():
+                got = got.sparing(spared[living.index])
+            if got.spared is not None:
+                spared[living.index[got.spared]] = True
             made.append(got)
             if divide is not None and splits is None and stage.name() == "near_duplicate":
                 splits = divide(living, got)  # with the rows it drops: their prompts join groups
@@ -126,41 +130,45 @@ def text_of(path: Path) -> str:
 
 def load(
     name: str | None = None, *, sets: Sequence[str] = (), only: Sequence[str] = (), skip: Sequence[str] = (),
-    gates: Sequence[str] = (), against: Sequence[str] = (), min_margin: float | None = None,
+    gates: Sequence[str] = (), against: Sequence[str] = (), min_margin: float | None = None, verdicts: Sequence[str] = (),
 ) -> tuple[Pipeline, str]:  # fmt: skip
     """The pipeline of that name with overrides (``stage.parameter=value``), and its title.
 
-    ``against`` are evaluation sets, for the stage ``contaminated`` (put in where it is not listed); ``min_margin`` is the
-    parameter of ``contradiction``.
+    ``against`` are evaluation sets, for the stage ``contaminated``, and ``verdicts`` reviews (or folders of runs that have one), for
+    the stage ``reviewed``; both are put in where they are not listed. ``min_margin`` is the parameter of ``contradiction``.
     """
     found, path, title = find(name)
     text = text_of(path)
-    more = {} if not against else {"against": [str(a) for a in against]}
+    given: dict[str, tuple[str, list[str]]] = {}  # option to its parameter and value
+    if against:
+        given["contaminated"] = "against", [str(a) for a in against]
+    if verdicts:
+        given["reviewed"] = "verdicts", [str(Path(v, "audit/review.json") if Path(v).is_dir() else v) for v in verdicts]
     if min_margin is not None:
         sets = [*sets, f"contradiction.min_margin={min_margin}"]
-    made = parse(text, path, found, sets=sets, only=only, skip=skip, gates=gates, contaminated=more)
+    made = parse(text, path, found, sets=sets, only=only, skip=skip, gates=gates, given=given)
     beside = [key for key in tree_of(text, path) if key in JOB_KEYS]
     return made, f"{title}, a job: {', '.join(beside)} are for prefdata run" if beside else title
 
 
 def parse(
     text: str, path: Path, name: str, *, sets: Sequence[str] = (), only: Sequence[str] = (), skip: Sequence[str] = (),
-    gates: Sequence[str] = (), contaminated: Mapping[str, Any] | None = None,
+    gates: Sequence[str] = (), given: Mapping[str, tuple[str, Any]] | None = None,
 ) -> Pipeline:  # fmt: skip
-    """A pipeline out of YAML text; errors name file and line. ``contaminated`` are parameters of that stage, put in behind
-    ``malformed`` where it is not listed."""
+    """A pipeline out of YAML text; errors name file and line. ``given`` is by stage a parameter that an option of the same name
+    gives: the stage is put in behind ``malformed`` where it is not listed."""
     entries, listed = read(text, path)
     if "malformed" not in [e.name for e in entries]:
         entries.insert(0, Entry("malformed"))
     elif entries[0].name != "malformed":
         raise ConfigError("malformed comes first: other stages see sound pairs only", where=f"{path}:{entries[0].line}")
-    if contaminated:
-        if "contaminated" in skip:
-            raise ConfigError("--against and --skip contaminated: one undoes the other", hint="Leave one of them out.")
-        if all(e.name != "contaminated" for e in entries):
-            entries.insert(1, Entry("contaminated"))
-        next(e for e in entries if e.name == "contaminated").given.update(contaminated)
-        only = [*only, "contaminated"] if only else only
+    for stage, (parameter, value) in (given or {}).items():
+        if stage in skip:
+            raise ConfigError(f"--{parameter} and --skip {stage}: one undoes the other", hint="Leave one of them out.")
+        if all(e.name != stage for e in entries):
+            entries.insert(1, Entry(stage))
+        next(e for e in entries if e.name == stage).given[parameter] = value
+        only = [*only, stage] if only else only
     select(entries, only, skip)
     origin = override(entries, sets)
     out = Pipeline(name)
@@ -184,10 +192,7 @@ def gate_of(text: Any, stages: Sequence[Stage], where: str) -> Gate:
     """A gate as a file or an option gives it, which is at ``where``; raises ConfigError."""
     if not isinstance(text, str):
         raise ConfigError(f"gate {plain(text)!r} is not text", where=where, hint='For example: "too_similar<=5%"')
-    gate = Gate.parse(text, stages, where)
-    if gate.share and gate.bound > 100:
-        raise ConfigError(f"gate {text!r}: a share is at most 100%", where=where)
-    return gate
+    return Gate.parse(text, stages, where)
 
 
 def _make(kind: type[Stage], entry: Entry, path: Path, origin: Mapping[tuple[str, str], str]) -> Stage:

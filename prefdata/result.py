@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -48,6 +49,8 @@ class Options:
     keep_scratch: bool = False
     on_bad_row: Literal["skip", "stop"] = "skip"
     license: str | None = None
+    baseline: str | os.PathLike[str] | None = None  # the folder of a run, or its manifest.json
+    tolerance: str | None = None  # "0.5%": points that a rate may be worse than the baseline's
     command: str = ""
     chunk_bytes: int = CHUNK_BYTES  # private: tests cut small files into many chunks
 
@@ -85,6 +88,8 @@ class Result:
     report: Report = field(repr=False)
     gates: list[dict[str, Any]]
     splits: dict[str, int]
+    rates: dict[str, float | None] = field(default_factory=dict, repr=False)  # see ``gates.rates``
+    parts: dict[str, Any] = field(default_factory=dict, repr=False)  # see ``Spool.parts``
 
     @cached_property
     def by_stage(self) -> dict[str, dict[str, Any]]:
@@ -113,9 +118,14 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """True if every gate holds and something is left; an audit of rows in KTO form need not find pairs."""
+        """True if every gate holds and something is left."""
+        return all(g["ok"] for g in self.gates) and self.something_left
+
+    @property
+    def something_left(self) -> bool:
+        """True if pairs are kept; an audit of rows in KTO form need not find any."""
         kto = self.action == "audit" and self.report.source["shape"] == "unpaired"
-        return all(g["ok"] for g in self.gates) and (kto or self.counts["kept"] > 0)
+        return kto or bool(self.counts["kept"] > 0)
 
     @cached_property
     def decisions(self) -> pa.Table:

@@ -22,13 +22,14 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from prefdata import data_files, gates, output, recipes, spelling, split
+from prefdata import baseline, data_files, gates, output, recipes, review_file, spelling, split
 from prefdata.beside import Beside
 from prefdata.cutting import Source
 from prefdata.decisions import Outcome, Signals, apply
 from prefdata.engines import Engine, engine
 from prefdata.errors import ConfigError, InputError, OutputError, near_or_all
 from prefdata.files import put
+from prefdata.first_pass import measure_all
 from prefdata.grouping import kto_findings
 from prefdata.intake import detect, expected, inputs_of, opened
 from prefdata.measuring import Clock
@@ -39,7 +40,7 @@ from prefdata.report.render import render
 from prefdata.report.summary import Facts, summarise
 from prefdata.result import Action, Options, Progress, Result
 from prefdata.shapes import Reading
-from prefdata.spool import Spool, measure_all
+from prefdata.spool import Spool
 from prefdata.stage import Amount
 
 _LOG = logging.getLogger("prefdata")
@@ -66,7 +67,7 @@ def clean(source: Any, out: str | os.PathLike[str], pipeline: str | Pipeline | N
 
 def _ready(given: str | Pipeline | None, options: Mapping[str, Any]) -> tuple[Pipeline, Options]:
     """The pipeline and the options of a call from Python."""
-    words = {"gate": "gates", "set": "sets", "only": "only", "skip": "skip", "against": "against"}
+    words = {"gate": "gates", "set": "sets", "only": "only", "skip": "skip", "against": "against", "verdicts": "verdicts"}
     known = [*words, "min_margin", *(f.name for f in fields(Options))]
     for name in options:
         if name not in known:
@@ -91,6 +92,7 @@ def run(
     started, cpu = time.time(), _cpu()
     tell = progress or (lambda what, done, total: None)
     with ExitStack() as stack:
+        before, tolerance = baseline.asked(options.baseline, options.tolerance, pipeline, out)
         work = _work(stack, action, source, out, pipeline, options)
         shares = split.parse(options.split) if options.split else {}
         recipes.chosen(options.export)  # a wrong name is told before the work
@@ -121,8 +123,9 @@ def run(
         names = [s.name() for s in pipeline.stages]
         stay, flagged = int(outcome.kept.sum()), int((outcome.kept & outcome.flagged).sum())
         kept = {s: int((outcome.kept & ~beside.marked & (splits == i)).sum()) for i, s in enumerate(of)}
-        found = gates.counts(names, made, stay, flagged, signals.total, _longer(signals, outcome))
-        checked = [g.check(found, signals.total) for g in pipeline.gates]
+        found = gates.counts(pipeline.stages, made, stay, flagged, signals.total, _longer(signals, outcome))
+        checked = baseline.check(before, tolerance, pipeline, found, list(gates.reasons(made)), signals.total)
+        made[0].findings += before.notes(pipeline) if before else []
         tell("report", 0, 1)
         facts = Facts(
             signals=signals, stages=pipeline.stages, decisions=made, outcome=outcome, read=spool.rows,
@@ -131,6 +134,7 @@ def run(
             sample=options.sample, marked=beside.marked,
         )  # fmt: skip
         result = Result(action, out, names, made, outcome, summarise(facts), checked, kept)
+        result.rates, result.parts = gates.rates(found, signals.total), spool.parts
         clock("report")
         if out is None:
             return result
@@ -144,10 +148,10 @@ def run(
         put(out / "audit/report.json", output.dump(result.report.model_dump(mode="json")))
         clock("writing")
         about = _run_facts(options, machine, spool, clock, started, cpu)
-        put(out / "report.html", render(result.report, about))
+        put(out / "report.html", render(result.report, about, review=review_file.shown(out)))
         put(out / "audit/run.log.jsonl", _log(about))
         hints = {"label_smoothing": result.label_smoothing, "columns": list(beside.columns)}
-        output.finish(out, _manifest(result, options, files, hints, about), options.keep_scratch)
+        output.finish(out, _manifest(result, pipeline, options, files, hints, about), options.keep_scratch)
         return result
 
 
@@ -182,7 +186,7 @@ def _write_dataset(
         kept = np.flatnonzero(result.outcome.kept & ~beside.marked)
         rows = sheet.base(
             kept,
-            sheet.strata([d.reasons for d in result.made], result.made, result.outcome),
+            sheet.strata([d.reasons for d in result.made], pipeline.stages, result.made, result.outcome),
             options.sample,
             options.seed,
         )
@@ -195,15 +199,16 @@ def _write_dataset(
 
 
 def _manifest(
-    result: Result, options: Options, files: dict[str, str], hints: dict[str, Any], about: dict[str, Any]
+    result: Result, pipeline: Pipeline, options: Options, files: dict[str, str], hints: dict[str, Any], about: dict[str, Any]
 ) -> dict[str, Any]:
     """What ``manifest.json`` holds; ``train`` are hints for a trainer; ``run`` alone may differ between two runs of the same data."""
     report = result.report
+    applied = {"verdicts": s.record() for s in pipeline.stages if hasattr(s, "record")}
     status = "empty" if not result.counts["kept"] else "complete" if result.ok else "gate_failed"
     return {
         "schema_version": 1, "prefdata": report.prefdata, "action": result.action, "status": status, "input": report.source,
-        "counts": result.counts, "splits": result.splits, "gates": result.gates, "seed": report.seed,
-        "stages": result.by_stage, "config": report.config, "options": options.settings(), "train": hints, "files": files, "run": about,
+        "counts": result.counts, "splits": result.splits, "gates": result.gates, "rates": result.rates, "seed": report.seed,
+        "stages": result.by_stage, "config": report.config, "options": options.settings(), "train": hints, "files": files, **applied, "run": about,
     }  # fmt: skip
 
 
@@ -224,15 +229,15 @@ def default_workers() -> int:
     return int(os.environ.get("PREFDATA_WORKERS", cores))
 
 
-def _longer(signals: Signals, outcome: Outcome) -> float:
-    """Share of kept pairs, ties out, whose chosen answer has more words."""
+def _longer(signals: Signals, outcome: Outcome) -> float | None:
+    """Share of kept pairs, ties out, whose chosen answer has more words; None where there are none."""
     kept = signals.living(np.flatnonzero(outcome.kept))
     if not len(kept):
-        return 0.0
+        return None
     chosen, rejected = (kept.column(f"pair.{side}_words").astype(np.float32) for side in ("chosen", "rejected"))
     gap = np.where(outcome.swapped[kept.index], rejected - chosen, chosen - rejected)
     longer, shorter = int((gap > 0).sum()), int((gap < 0).sum())
-    return longer / max(1, longer + shorter)
+    return longer / (longer + shorter) if longer + shorter else None
 
 
 def _source(

@@ -1,14 +1,11 @@
-"""The measured parts of a run on disk: having them made, using them again, and reading a few rows of them."""
+"""The measured parts of a run on disk, and reading a few rows of them."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,34 +14,12 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from prefdata import schema, words
+from prefdata import schema
 from prefdata.cutting import Source
 from prefdata.decisions import Part, Signals
-from prefdata.engines import Engine
-from prefdata.errors import InputError
-from prefdata.grouping import group
 from prefdata.making import Form
-from prefdata.measuring import DETAIL, FILE, INTERNAL, LINE, PART, PLAIN, RAW, SOURCE, Measured, MeasureTask, measure
+from prefdata.measuring import DETAIL, FILE, INTERNAL, LINE, PART, PLAIN, RAW, SOURCE, Measured, MeasureTask
 from prefdata.pairs import SIDES, Row, side_text
-from prefdata.pipeline import Pipeline
-from prefdata.reading import read
-from prefdata.result import Options, Progress
-from prefdata.shapes import Reading, find_reading
-
-_SETS, _SAMPLE = 100, 20  # combinations of columns that are looked at, and rows of each
-
-
-def reusable(task: MeasureTask) -> Measured | None:
-    """What an earlier run noted of this chunk, if its parts hold all that this task would measure."""
-    try:
-        note = json.loads(Path(task.note).read_bytes())
-    except (FileNotFoundError, ValueError):
-        return None
-    key = note["key"]
-    same = key["base"] == task.key["base"] and task.key["stages"].items() <= key["stages"].items()
-    if not same or not Path(task.spool).exists() or not Path(task.signals).exists():
-        return None
-    return Measured(**note["measured"])
 
 
 @dataclass
@@ -55,6 +30,8 @@ class Spool:
     measured: Sequence[Measured]
     form: Form
     changes: dict[str, int] = field(default_factory=dict)  # of form, made before chunks were read
+    reused: int = 0  # chunks that an earlier run has measured
+    why: str = ""  # why others that it left were measured again
     _open: dict[int, pa.Table] = field(default_factory=dict)
 
     @cached_property
@@ -67,6 +44,11 @@ class Spool:
         """The chunks that gave pairs: number, first pair, and the first one behind them."""
         found = enumerate(zip(self.starts, self.measured, strict=True))
         return ((i, start, start + m.pairs) for i, (start, m) in found if m.pairs)
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """How many parts were ``measured``, how many came from an earlier run, and why not those others that it left."""
+        return {"measured": len(self.tasks) - self.reused, "reused": self.reused, "why": self.why}
 
     @cached_property
     def pairs(self) -> int:
@@ -210,89 +192,3 @@ def with_own(table: pa.Table, ids: Sequence[str] | pa.Array) -> pa.Array:
         several = pc.binary_join_element_wise(own, part.cast(pa.string()), ".")
         own = pc.if_else(pc.greater_equal(part, 0), several, own)
     return pc.coalesce(own, numbers)
-
-
-def measure_all(
-    machine: Engine, planned: Source, head: Sequence[dict[str, Any]], reading: Reading, form: Form, pipeline: Pipeline,
-    options: Options, work: Path, tell: Progress,
-) -> tuple[Spool, Reading]:  # fmt: skip
-    """The first pass over all chunks; once more where a later row shows what the first ones did not: that the set is
-    chat, or columns of a known name.
-    """
-    while True:
-        cut = group(planned, reading, work, options.chunk_bytes) if reading.grouped else planned
-        tasks = _tasks(cut, reading, form, pipeline, options, work)
-        measured = _measure(machine, tasks, pipeline, tell)
-        sets = list(dict.fromkeys(tuple(s) for m in measured for s in m.sets))
-        names = dict.fromkeys(n for some in sets for n in some)
-        head = [*head, *_of_new_sets(tasks, measured, head)]
-        there = {n for c in reading.layouts for n in c.needs} <= names.keys()
-        found = find_reading(list(names), reading.asked, head, planned.title, sets) if there else reading
-        chat = any(m.needs_chat for m in measured)
-        if found == reading and not chat:
-            break
-        reading, form = found, "chat" if chat else form
-    reading.check_used()
-    if not sum(m.pairs for m in measured):
-        raise InputError("no rows", where=planned.title, hint="The file is empty or holds blank lines only.")
-    return Spool(tasks, measured, form, cut.changes), reading
-
-
-def _of_new_sets(
-    tasks: Sequence[MeasureTask], measured: Sequence[Measured], head: Sequence[dict[str, Any]]
-) -> list[dict[str, Any]]:
-    """A few rows of each combination of columns that the first rows do not have: what a label means is told by values."""
-    known, out = {tuple(r) for r in head}, list[dict[str, Any]]()
-    for task, m in zip(tasks, measured, strict=True):
-        new = {tuple(s) for s in m.sets} - known
-        if new and task.chunk.kind in ("lines", "documents", "groups") and len(known) < _SETS:
-            rows = [r for r in read(task.chunk).dicts if tuple(r) in new]
-            out += [r for s in sorted(new) for r in [r for r in rows if tuple(r) == s][:_SAMPLE]]
-            known |= new
-    return out
-
-
-def _tasks(
-    planned: Source, reading: Reading, form: Form, pipeline: Pipeline, options: Options, work: Path
-) -> list[MeasureTask]:
-    """A task a chunk; its key says what its parts depend on."""
-    base = {
-        "version": version("prefdata"), "files": [f.sha256 for f in planned.files], "reading": repr(reading),
-        "form": form, "limit": options.limit, "stop": options.on_bad_row, "chunk_bytes": options.chunk_bytes, "split": options.input_split, "encoding": options.encoding,
-    }  # fmt: skip
-    marks = {}
-    for stage, (name, parameters) in zip(pipeline.stages, pipeline.specs, strict=True):
-        read = {field: value for field, value in parameters.items() if field in stage.measured}
-        marks[name] = f"{type(stage).__module__} {json.dumps(read, sort_keys=True)} {stage.depends_on()}"
-    return [
-        MeasureTask(
-            chunk, reading, form, tuple(pipeline.specs), options.on_bad_row == "stop", planned.files[chunk.file].name,
-            tuple(f.name for f in planned.files), str(work / f"spool-{chunk.index:05d}.arrow"), str(work / f"signals-{chunk.index:05d}.arrow"),
-            str(work / f"measured-{chunk.index:05d}.json"), {"base": {**base, "chunk": [chunk.start, chunk.stop, chunk.group]}, "stages": marks},
-        )
-        for chunk in planned.chunks
-    ]  # fmt: skip
-
-
-def _measure(machine: Engine, tasks: list[MeasureTask], pipeline: Pipeline, tell: Progress) -> list[Measured]:
-    """What is known of each chunk, measuring those that no earlier run has measured."""
-    measured = {i: held for i, task in enumerate(tasks) if (held := reusable(task)) is not None}
-    todo = [i for i in range(len(tasks)) if i not in measured]
-    rows = sum(m.rows for m in measured.values())
-    tell("reading", rows, 0)
-
-    def done(i: int, got: Measured) -> None:
-        nonlocal rows
-        measured[todo[i]] = got
-        rows += got.rows
-        tell("reading", rows, round(rows * len(tasks) / len(measured)))
-
-    machine.map(measure, [tasks[i] for i in todo], done, lambda: _warm(pipeline))
-    return [measured[i] for i in range(len(tasks))]
-
-
-def _warm(pipeline: Pipeline) -> None:
-    pa.array([""])  # the first array of a process makes Arrow import pandas
-    words.warm()
-    for stage in pipeline.stages:
-        stage.warm()

@@ -59,6 +59,8 @@ class Stage(BaseModel):
     """True for a stage that leaves rows of other splits than the first alone: a test must not flatter the cleaning."""
     compares: ClassVar[bool] = False
     """True for a stage of findings only: it is decided over all sound pairs, and again over the kept ones."""
+    judged: ClassVar[bool] = True
+    """False for a stage that drops rows with which nothing is wrong: people are not asked whether that was right."""
 
     def idle(self) -> tuple[str, str] | None:
         """A parameter that does nothing beside the others as they are, and what it needs; None if each does something."""

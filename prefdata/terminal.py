@@ -11,10 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from prefdata.checks_out import Check
 from prefdata.errors import InputError
 from prefdata.intake import detect, expected, opened
 from prefdata.pipeline import Pipeline, load
-from prefdata.report.verdict import is_note
+from prefdata.report.verdict import gate_told, is_note
 from prefdata.result import Options, Result
 from prefdata.run import default_workers, run
 from prefdata.say import Say, rows, table
@@ -82,6 +83,14 @@ def forms(changes: Mapping[str, int], most: int = 5) -> Iterator[str]:
         yield f" form: {len(found) - len(shown)} more changes"
 
 
+def measured(parts: Mapping[str, Any]) -> Iterator[str]:
+    """What a run that went on did not have to do again."""
+    n, reused = parts["measured"], parts["reused"]
+    if reused or parts["why"]:
+        why = f": {parts['why']}" if n and parts["why"] else ""
+        yield f" measured {n:,} of {n + reused:,} parts, {reused:,} from an earlier run{why}"
+
+
 def table_of(result: Result, title: str, inputs: Sequence[str]) -> Iterator[str]:
     """A finished run for people."""
     source, counts, audit = result.report.source, result.counts, result.action == "audit"
@@ -90,6 +99,7 @@ def table_of(result: Result, title: str, inputs: Sequence[str]) -> Iterator[str]
     partial = ", partial (--limit)" if source["partial"] else ""
     yield f"pipeline: {title}   input: {files}, {rows(source['rows'])}, {source['shape']} ({source['form']} form){columns}{partial}"
     yield from forms(source["changes"])
+    yield from measured(result.parts)
     shown = ("drop", "flag", "swap", *(["add"] if audit or counts["added"] else []))
     lines: list[tuple[str, ...]] = [
         ("stage", "asked", "found", "%", "would", "") if audit else ("stage", "in", *shown, "kept", "")
@@ -123,11 +133,19 @@ def table_of(result: Result, title: str, inputs: Sequence[str]) -> Iterator[str]
     yield f"report  {result.out}/report.html{data}"
 
 
+def checks_of(result: Result) -> list[Check]:
+    """What had to hold: every gate, and that something is left."""
+    kept, pairs = result.counts["kept"], result.counts["pairs"]
+    found = f"{kept:,} of {pairs:,} pairs"
+    checks = [Check(g["gate"], g["text"], g["ok"], gate_told(g)) for g in result.gates]
+    return [*checks, Check("pairs are left", found, result.something_left, f"{found} are left")]
+
+
 def document_of(result: Result) -> dict[str, Any]:
     """A finished run for programs."""
     return {
         "action": result.action, "ok": result.ok, "out": None if result.out is None else str(result.out), "counts": result.counts,
-        "splits": result.splits, "gates": result.gates, "source": result.report.source,
+        "splits": result.splits, "gates": result.gates, "source": result.report.source, "parts": result.parts,
         "stages": [{"stage": name, **found} for name, found in result.by_stage.items()],
         "findings": [{**vars(f), "rows": list(f.rows)} for f in result.findings],
     }  # fmt: skip

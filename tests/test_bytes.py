@@ -321,7 +321,7 @@ def measured(monkeypatch):
         seen.append(task.chunk.index)
         return measure_chunk(task)
 
-    monkeypatch.setattr("prefdata.spool.measure", counting)
+    monkeypatch.setattr("prefdata.first_pass.measure", counting)
     return seen
 
 

@@ -1,6 +1,6 @@
-"""The documentation is true: README's blocks are run, the reference pages are those the code gives, ``make demo`` works.
+"""The documentation is true: the blocks of every page are run, the reference pages are those the code gives, ``make demo`` works.
 
-``python tests/test_docs.py`` writes the outputs and the map into README.md again.
+``python tests/test_docs.py [PAGE...]`` writes the outputs into the pages again, and the map into README.md.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import importlib.util
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,11 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 SAMPLE = ROOT / "prefdata" / "samples" / "planted.jsonl"
-BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(console|python|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"# (\S+\.(?:py|yaml))\n")  # the first line of a block that is saved under this name, not run
+SHELL = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SLOW = "<!-- slow -->"  # a page that says so in its first lines is run by the slow tests
+FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 MAP = re.compile(r"(<!-- map -->\n).*(<!-- end of map -->)", re.DOTALL)
 END = "=== end of output"
 
@@ -41,7 +47,30 @@ def environment(**more: str) -> dict[str, str]:
     }
 
 
-# ---------------------------------------------------------------------------------------------- README's blocks
+def pages() -> list[str]:
+    """Every page of Markdown, from the top of the checkout."""
+    top = [p for p in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md") if (ROOT / p).is_file()]
+    below = sorted(p.relative_to(ROOT).as_posix() for d in ("docs", "reports") for p in (ROOT / d).rglob("*.md"))
+    return [*top, *below]
+
+
+def kind_of(kind: str, text: str) -> str:
+    """What is done with a block: console and python are run, a file is saved, yaml is for people."""
+    return "file" if kind != "console" and FILE.match(text) else kind
+
+
+def told(page: str) -> list[tuple[str, str]]:
+    """The blocks of a page that are run or saved, in order: (console, python or file; text)."""
+    found = [(kind_of(kind, text), text) for kind, text in BLOCK.findall((ROOT / page).read_text("utf-8"))]
+    return [(kind, text) for kind, text in found if kind != "yaml"]
+
+
+def marked(page: str) -> Any:
+    slow = SLOW in (ROOT / page).read_text("utf-8")[:400]
+    return pytest.param(page, marks=pytest.mark.slow) if slow else page
+
+
+# ---------------------------------------------------------------------------------------------- the blocks
 
 
 def commands(block: str) -> list[tuple[str, list[str]]]:
@@ -79,21 +108,38 @@ def abridged(told: list[str], got: list[str]) -> list[str]:
     return got if head + tail >= len(got) else [*got[:head], "...", *(got[-tail:] if tail else [])]
 
 
-def session(folder: Path) -> list[list[str]]:
-    """Run every block of README in one shell, in order; the output lines of every command (or print) in order."""
-    (folder / "prefdata/samples").mkdir(parents=True)
-    shutil.copy(SAMPLE, folder / "prefdata/samples")
-    script = ["exec 2>&1"]
-    for i, (kind, text) in enumerate(BLOCK.findall(README.read_text("utf-8"))):
+def prepared(page: str, folder: Path) -> tuple[Path, str]:
+    """Where the blocks of a page begin, and what is run before them: README's stand at the top of a checkout, those of a page that
+    begins with ``prefdata init`` in an empty folder, all others in the folder that ``prefdata init demo && cd demo`` makes.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if page == "README.md":
+        (folder / "prefdata/samples").mkdir(parents=True)
+        shutil.copy(SAMPLE, folder / "prefdata/samples")
+    begins = next((text for kind, text in told(page) if kind == "console"), "")
+    plain = page == "README.md" or begins.startswith("$ prefdata init")
+    return folder, "" if plain else "prefdata init demo > /dev/null && cd demo"
+
+
+def session(page: str, folder: Path) -> list[list[str]]:
+    """Run every block of a page in one shell, in order; the output lines of every command (or print) in order."""
+    folder, before = prepared(page, folder)
+    script = ["exec 2>&1", before]
+    for i, (kind, text) in enumerate(told(page)):
         if kind == "console":
             for command, _ in commands(text):
                 script.append(f'{command}\nrc=$?; printf "\\n%s\\n" "{END}"; (exit $rc)')
+            continue
+        path = folder / f"block{i}.py"
+        path.write_text(text, encoding="utf-8")
+        if kind == "file":
+            named = FILE.match(text)
+            assert named is not None
+            script.append(f'cp "{path}" "{named[1]}"')
         else:
-            path = folder / f"block{i}.py"
-            path.write_text(text, encoding="utf-8")
             script.append(f'python "{path}"; printf "\\n%s\\n" "{END}"')
     done = subprocess.run(
-        ["bash", "-c", "\n".join(script)], cwd=folder, 
+        ["bash", "-c", "\n".join(script)], cwd=folder, stdin=subprocess.DEVNULL,
         env=environment(HF_HUB_OFFLINE="1", HF_HOME=str(folder / "hf"), HF_DATASETS_DISABLE_PROGRESS_BARS="1"),
         capture_output=True, text=True, timeout=400,
     )  # fmt: skip
@@ -107,16 +153,64 @@ def printed(text: str) -> list[str]:
     return [m[1] for line in text.splitlines() if (m := re.search(r"print\(.*\)  # (.*)$", line))]
 
 
-def test_readme_says_what_the_commands_say(tmp_path: Path) -> None:
-    got = iter(session(tmp_path))
+@pytest.mark.parametrize("page", [marked(p) for p in pages() if told(p)])
+def test_a_page_says_what_the_commands_say(page: str, tmp_path: Path) -> None:
+    got = iter(session(page, tmp_path / "page"))
     wrong = []
-    for kind, text in BLOCK.findall(README.read_text("utf-8")):
-        for command, told in commands(text) if kind == "console" else [("python block", printed(text))]:
+    for kind, text in [b for b in told(page) if b[0] != "file"]:
+        for command, lines in commands(text) if kind == "console" else [("python block", printed(text))]:
             found = next(got)
-            if not agrees(told, found):
-                wrong.append(f"$ {command}\n--- README\n" + "\n".join(told) + "\n--- now\n" + "\n".join(found))
-    assert not wrong, "python tests/test_docs.py writes README again\n\n" + "\n\n".join(wrong)
+            if not agrees(lines, found):
+                wrong.append(f"$ {command}\n--- {page}\n" + "\n".join(lines) + "\n--- now\n" + "\n".join(found))
+    assert not wrong, f"python tests/test_docs.py {page} writes it again\n\n" + "\n\n".join(wrong)
     assert next(got, None) is None
+
+
+# ---------------------------------------------------------------------------------------------- commands that are not run
+
+
+def shell_commands(page: str) -> Iterator[list[str]]:
+    """The words of each ``prefdata`` command in the ``sh`` blocks of a page."""
+    for block in SHELL.findall((ROOT / page).read_text("utf-8")):
+        for line in block.replace("\\\n", " ").splitlines():
+            lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;<>")
+            lexer.whitespace_split = True
+            words: list[str] = []
+            for word in [*lexer, ";"]:
+                if word and set(word) <= set("|&;<>"):
+                    if words[:1] == ["prefdata"]:
+                        yield words[1:]
+                    words = []
+                else:
+                    words.append(word)
+
+
+def parse(words: list[str]) -> None:
+    """Have the command line's own parser read these words; raises what a user would be told."""
+    import typer
+
+    from prefdata import cli
+
+    group: Any = typer.main.get_command(cli.app)
+    with group.make_context("prefdata", cli._arranged(words)) as context:
+        name, command, rest = group.resolve_command(context, [*context._protected_args, *context.args])
+        command.make_context(name, rest, parent=context)
+
+
+@pytest.mark.parametrize("page", pages())
+def test_commands_in_pages_exist(page: str) -> None:
+    for words in shell_commands(page):
+        parse(words)
+
+
+def test_a_command_that_does_not_exist_is_seen() -> None:
+    for words in (
+        ["clean", "in.jsonl", "out/", "--no-such-option"],
+        ["clan", "in.jsonl", "out/"],
+        ["clean", "a", "b", "--seed"],
+    ):
+        with pytest.raises(Exception, match=r"No such|requires an argument"):
+            parse(words)
 
 
 def module_map() -> str:
@@ -136,7 +230,7 @@ def module_map() -> str:
             lines.append(f"- `{path.name}`: {first.replace('``', '`')}")
     lines += [
         "", "Beside them: `prefdata/report/templates/` (the page's markup, style and script), `prefdata/samples/planted.jsonl` (the sample, and",
-        "`planted.truth.json`, what is wrong with its rows), `pipelines/` (the shipped pipelines), `docs/` (reference pages and what makes them),",
+        "`planted.truth.json`, what is wrong with its rows), `pipelines/` (the shipped pipelines), `docs/` (all pages, and what makes the reference),",
         "`reports/` (figures and what makes them), `tests/`.", "",
     ]  # fmt: skip
     return "\n".join(lines).lstrip("\n") + "\n"
@@ -157,31 +251,36 @@ def test_readme_begins_with_what_matters() -> None:
         assert (ROOT / path).read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        "README.md",
-        "CONTRIBUTING.md",
-        "CHANGELOG.md",
-        "reports/README.md",
-        *(f"docs/{p.name}" for p in sorted((ROOT / "docs").glob("*.md"))),
-    ],
-)
+@pytest.mark.parametrize("page", pages())
 def test_links_lead_somewhere(page: str) -> None:
     path = ROOT / page
-    for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text("utf-8")):
+    for target in re.findall(r"\]\(([^)\s]+)\)", FENCED.sub("", path.read_text("utf-8"))):
         if re.match(r"https?:|mailto:", target):
             continue
         file, _, anchor = target.partition("#")
         there = (path.parent / file) if file else path
         assert there.exists(), f"{page}: {target}"
         if anchor:
-            text = there.read_text("utf-8")
-            heads = {
-                re.sub(r"[^\w -]", "", h).strip().lower().replace(" ", "-")
-                for h in re.findall(r"^#+ (.*)$", text, re.MULTILINE)
-            }
-            assert anchor in heads or f'id="{anchor}"' in text, f"{page}: {target}"
+            assert anchor in anchors(there), f"{page}: {target}"
+
+
+def anchors(path: Path) -> set[str]:
+    """What an address can lead to in a page: its headings, and ids."""
+    text = FENCED.sub("", path.read_text("utf-8"))
+    heads = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    plain = {re.sub(r"[^\w -]", "", h).strip().lower().replace(" ", "-") for h in heads}
+    return plain | set(re.findall(r'id="([^"]+)"', text))
+
+
+def test_the_index_names_every_page() -> None:
+    index = ROOT / "docs/README.md"
+    linked = {
+        (index.parent / t.partition("#")[0]).resolve() for t in re.findall(r"\]\(([^)\s]+)\)", index.read_text("utf-8"))
+    }
+    lost = [
+        p for p in pages() if p.startswith("docs/") and p != "docs/README.md" and (ROOT / p).resolve() not in linked
+    ]
+    assert not lost, f"docs/README.md does not name {', '.join(lost)}"
 
 
 # ---------------------------------------------------------------------------------------------- reference pages
@@ -196,46 +295,21 @@ def loaded(path: Path) -> Any:
 
 
 def test_reference_pages_are_up_to_date() -> None:
-    for name, text in loaded(ROOT / "docs/make_reference.py").pages().items():
-        assert (ROOT / "docs" / name).read_text("utf-8") == text, f"docs/{name}: run python docs/make_reference.py"
+    made = loaded(ROOT / "docs/make_reference.py").pages()
+    for name, text in made.items():
+        there = (ROOT / "docs/reference" / name).read_text("utf-8")
+        assert there == text, f"docs/reference/{name}: run python docs/make_reference.py"
+    assert {p.name for p in (ROOT / "docs/reference").glob("*.md")} == set(made)
 
 
 def test_the_sample_report_is_up_to_date() -> None:
     import prefdata
 
     result = prefdata.audit(SAMPLE)
-    told = json.loads((ROOT / "reports/sample/audit/report.json").read_bytes())
-    assert told == result.report.model_dump(mode="json"), "make reports, or the command in reports/README.md"
+    stored = json.loads((ROOT / "reports/sample/audit/report.json").read_bytes())
+    assert stored == result.report.model_dump(mode="json"), "make reports, or the command in reports/README.md"
     words = f"{result.counts['kept']} of {result.counts['pairs']} pairs kept"
     assert words in README.read_text("utf-8"), "the words beside the picture: python docs/make_pictures.py"
-
-
-# ---------------------------------------------------------------------------------------------- CONTRIBUTING's stage
-
-
-def test_the_stage_of_contributing_runs(tmp_path: Path) -> None:
-    import prefdata
-    from prefdata.pipeline import load
-
-    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    stage = next(b for b in re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL) if "class " in b)
-    pipe = next(b for b in re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL) if "./my_stage.py" in b)
-    assert len(stage.splitlines()) <= 30
-    (tmp_path / "my_stage.py").write_text(stage, encoding="utf-8")
-    (tmp_path / "mine.yaml").write_text(pipe, encoding="utf-8")
-    rows = [
-        {"prompt": "Who are you?", "chosen": "A program that answers questions.", "rejected": "Nobody."},
-        {"prompt": "Are you a bot?", "chosen": "As an AI language model, I cannot say.", "rejected": "No, never."},
-        {"prompt": "Can you sing?", "chosen": "Not well.", "rejected": "As an AI language model, I sing."},
-    ]
-    pipeline, _ = load(str(tmp_path / "mine.yaml"))
-    result = prefdata.audit(rows, pipeline=pipeline)
-    assert result.counts["reasons"] == {"stock_phrase": 1}
-    assert result.outcome.kept.tolist() == [True, False, True]
-    done = subprocess.run(
-        ["prefdata", "stages", str(tmp_path / "my_stage.py")], env=environment(), capture_output=True, text=True, check=True
-    )  # fmt: skip
-    assert "stock_phrase" in done.stdout
 
 
 # ---------------------------------------------------------------------------------------------- offline, and make
@@ -298,8 +372,8 @@ def test_make_says_what_is_missing(tmp_path: Path) -> None:
         pytest.skip("make is not installed")
     (tmp_path / "python-old").write_text('#!/bin/sh\ncase "$2" in *version_info*) exit 1;; esac\n')
     (tmp_path / "python-bare").write_text('#!/bin/sh\ncase "$2" in *ensurepip*) exit 1;; esac\n')
-    told = {"no-such-python": "there is no", "python-old": "older than 3.11", "python-bare": "apt install python3-venv"}
-    for name, words in told.items():
+    said = {"no-such-python": "there is no", "python-old": "older than 3.11", "python-bare": "apt install python3-venv"}
+    for name, words in said.items():
         python = tmp_path / name
         if python.exists():
             python.chmod(0o755)
@@ -332,11 +406,11 @@ def test_make_demo_in_a_fresh_clone(tmp_path: Path) -> None:
     for extra in ("torch", "numba", "ray", "wordllama"):
         look = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({extra!r}) is not None)"
         assert subprocess.run([python, "-c", look]).returncode == 0, f"the base install brings {extra}"
-    told = next(b for _, b in BLOCK.findall(README.read_text("utf-8")))
+    shown = next(text for _, text in told("README.md"))
     ran = done.stdout.splitlines()
     start = next(i for i, line in enumerate(ran) if line.startswith("pipeline:"))
     stop = next(i for i, line in enumerate(ran) if line.startswith("Open "))
-    assert agrees([t.replace('"out/"', '"out"') for t in commands(told)[0][1]], ran[start:stop])
+    assert agrees([t.replace('"out/"', '"out"') for t in commands(shown)[0][1]], ran[start:stop])
     again = subprocess.run(
         closed([str(clone / ".venv/bin/prefdata"), "clean", str(SAMPLE), "again/"]),
         cwd=clone,
@@ -346,36 +420,38 @@ def test_make_demo_in_a_fresh_clone(tmp_path: Path) -> None:
     assert again.returncode == 0, again.stdout + again.stderr
 
 
-# ---------------------------------------------------------------------------------------------- writing README again
+# ---------------------------------------------------------------------------------------------- writing pages again
 
 
-def rewrite(folder: Path) -> None:
-    """Put what the commands say now, and the map, into README.md."""
-    text = README.read_text("utf-8")
-    got = iter(session(folder))
+def rewrite(page: str, folder: Path) -> None:
+    """Put what the commands say now into a page."""
+    path = ROOT / page
+    got = iter(session(page, folder))
 
     def one(match: re.Match[str]) -> str:
-        kind, body = match[1], match[2]
+        kind, body = kind_of(match[1], match[2]), match[2]
         lines = []
+        if kind in ("file", "yaml"):
+            return match[0]
         if kind == "console":
-            for command, told in commands(body):
+            for command, said in commands(body):
                 found = next(got)
-                lines += [
-                    f"$ {command}",
-                    *(told if agrees(told, found) else [g.rstrip() for g in abridged(told, found)]),
-                ]
+                assert not any("bug in prefdata" in line for line in found), f"{page}: {command}\n" + "\n".join(found)
+                now = said if agrees(said, found) else [g.rstrip() for g in abridged(said, found)]
+                lines += [f"$ {command}", *now]
         else:
             values = iter(next(got))
             for line in body.splitlines():
                 lines.append(re.sub(r"(print\(.*\)  # ).*$", lambda m: (m[1] + next(values, "?")).rstrip(), line))
         return f"```{kind}\n" + "\n".join(lines) + "\n```"
 
-    text = BLOCK.sub(one, text)
-    README.write_text(MAP.sub(lambda m: f"{m[1]}\n{module_map()}{m[2]}", text), encoding="utf-8")
+    path.write_text(BLOCK.sub(one, path.read_text("utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":
     import tempfile
 
-    with tempfile.TemporaryDirectory() as scratch:
-        rewrite(Path(scratch))
+    for asked in sys.argv[1:] or [p for p in pages() if told(p)]:
+        with tempfile.TemporaryDirectory() as scratch:
+            rewrite(asked, Path(scratch) / "page")
+    README.write_text(MAP.sub(lambda m: f"{m[1]}\n{module_map()}{m[2]}", README.read_text("utf-8")), encoding="utf-8")

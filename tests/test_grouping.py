@@ -124,9 +124,9 @@ def test_an_interrupted_run_of_groups_goes_on_to_the_same_bytes(tmp_path, monkey
     prefdata.clean(str(path), tmp_path / "whole", chunk_bytes=1500, workers=1)
     made = []
 
-    from prefdata import spool
+    from prefdata import first_pass
 
-    real = spool.measure
+    real = first_pass.measure
 
     def stops(task):
         if len(made) == 3:
@@ -134,11 +134,11 @@ def test_an_interrupted_run_of_groups_goes_on_to_the_same_bytes(tmp_path, monkey
         made.append(task.chunk.index)
         return real(task)
 
-    monkeypatch.setattr(spool, "measure", stops)
+    monkeypatch.setattr(first_pass, "measure", stops)
     with pytest.raises(KeyboardInterrupt):
         prefdata.clean(str(path), tmp_path / "cut", chunk_bytes=1500, workers=1)
     seen = []
-    monkeypatch.setattr(spool, "measure", lambda task: (seen.append(task.chunk.index), real(task))[1])
+    monkeypatch.setattr(first_pass, "measure", lambda task: (seen.append(task.chunk.index), real(task))[1])
     prefdata.clean(str(path), tmp_path / "cut", chunk_bytes=1500, workers=1, resume=True)
     assert seen and not set(seen) & set(made)  # what was measured is not measured again
     assert bytes_of(tmp_path / "cut", *SAME) == bytes_of(tmp_path / "whole", *SAME)

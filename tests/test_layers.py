@@ -134,7 +134,7 @@ def only(names, allowed):
 def test_stages_know_the_contract_and_texts_and_nothing_else():
     only(
         [m for m in within("stages") if m != "stages"],
-        {"stage", "decisions", "pairs", "errors", "evaluation", "noise.*", *DOMAINS, *TEXT},
+        {"stage", "decisions", "pairs", "errors", "evaluation", "identity", "review_file", "noise.*", *DOMAINS, *TEXT},
     )
 
 
@@ -171,7 +171,9 @@ def test_texts_and_pairs_know_no_stage_and_no_run():
     only(sorted(TEXT & set(MODULES)), {*TEXT, "pairs", "errors"})
     only(sorted(DOMAINS), {*DOMAINS, *TEXT, "decisions", "pairs", "errors"})
     only(["pairs"], {"text", "words", "style", "errors"})
-    only(["decisions"], {"errors", "schema"})
+    only(["decisions"], {"signals"})
+    only(["signals"], {"decisions", "schema"})
+    only(["review_file"], {"errors"})
     only(["schema"], {"errors", "json_rows", "pairs"})
     only(["stage"], {"decisions", "errors", "pairs", "stages"})
     only(["errors"], set())
@@ -184,7 +186,25 @@ def test_the_report_is_made_of_decisions():
     )
 
 
-COMMAND_LINE = ("cli", "cli_options", "commands", "commands_run", "commands_train", "lookup", "say", "terminal")
+COMMAND_LINE = (
+    "checks_out",
+    "cli",
+    "cli_options",
+    "commands",
+    "commands_review",
+    "commands_diff",
+    "commands_run",
+    "commands_train",
+    "diff",
+    "diff_numbers",
+    "diff_rows",
+    "diff_side",
+    "glossary",
+    "lookup",
+    "review_tty",
+    "say",
+    "terminal",
+)
 
 
 def test_nothing_but_the_command_line_knows_the_command_line():
@@ -205,7 +225,7 @@ def test_the_core_knows_no_bench_and_no_sample():
 
 def test_the_frame_and_apply_name_no_stage():
     """One code path for all: what runs stages, and what carries decisions out, knows none by its class."""
-    for name in ("frame", "measuring", "publishing", "decisions", "spool", "output", "run", "pipeline", "stage"):
+    for name in ("frame", "measuring", "first_pass", "publishing", "decisions", "spool", "output", "run", "pipeline", "stage"):
         assert not [m for m in imports(name) if m.startswith("stages.")], name
 
 
@@ -217,6 +237,7 @@ LIGHT_TRAINING = {
     "training.words_before",
     "training.words_during",
     "training.words_after",
+    "training.words_numbers",
     "training.folder",
     "training.past",
     "training.symptoms",
@@ -229,7 +250,7 @@ def test_nothing_in_cleaning_imports_training():
     for name in MODULES:
         if not name.startswith(("training", "bench")):
             assert not [m for m in imports(name, everywhere=False) if m.startswith("training")], name
-            if name not in ("", "commands", "commands_train", "lookup", "jobs", "job_ready"):
+            if name not in ("", "commands", "commands_train", "glossary", "lookup", "jobs", "job_ready"):
                 assert not [m for m in imports(name) if m.startswith("training")], name
 
 

@@ -11,8 +11,10 @@ import pyarrow as pa
 import pytest
 
 from prefdata.decisions import Decisions, Finding, Part, Signals, apply
-from prefdata.report import numbers
+from prefdata.pairs import SIDES
+from prefdata.report import advice, numbers
 from prefdata.report.model import Report
+from prefdata.report.parts import Dimension, Value
 from prefdata.report.render import render
 from prefdata.report.summary import Facts, Row, summarise
 from prefdata.stage import Stage
@@ -130,6 +132,22 @@ def texts(row, hostile=False, seed=0):
     )
 
 
+def source_of(row):
+    """What the column ``source`` says of a row: four values, nothing in every tenth."""
+    return None if row % 10 == 1 else "web" if row % 2 else ("panel", "forum <b>", "mail")[row % 3]
+
+
+def known(n, fault):
+    """The columns of known names, as the frame lays them down."""
+    sources = [None if fault[r] else source_of(r) for r in range(n)]
+    return pa.StructArray.from_arrays([pa.nulls(n), pa.array(sources, pa.string())], ["domain", "source"])
+
+
+def language(n, fault):
+    """What was told of the prompts' language."""
+    return [None if fault[r] else "unknown" if r % 7 == 0 else "en" for r in range(n)]
+
+
 def facts(path, n=400, action="clean", gates=(), read=None, long=1, source=None, hostile=False):
     """A small set with known faults: 2 % broken, 5 % near duplicates, 8 % too similar (half flagged), some flips."""
     rng = np.random.default_rng(7)
@@ -137,8 +155,12 @@ def facts(path, n=400, action="clean", gates=(), read=None, long=1, source=None,
     fault = np.where(row % 50 == 9, "empty_completion", np.where(row % 50 == 19, "parse_error", None))
     words = rng.integers(5, 200, (2, n)).astype(np.int32)
     words[0] += 20
+    keys = np.arange(3 * n, dtype=np.uint64).reshape(3, n)
     table = pa.table({"pair.fault": pa.array(fault.tolist(), pa.string()), "pair.prompt_words": np.full(n, 7, np.int32),
-                      "pair.chosen_words": words[0], "pair.rejected_words": words[1]})  # fmt: skip
+                      "pair.chosen_words": words[0], "pair.rejected_words": words[1]}
+                     | {f"pair.{s}_key": pa.array(keys[i], pa.uint64(), mask=fault != None) for i, s in enumerate(SIDES)}  # noqa: E711
+                     | {"pair.known": known(n, fault), "domain_balance.language": pa.array(language(n, fault), pa.string())}
+                     | {f"token_length.{s}_tokens": pa.array(2 * k, pa.int32()) for s, k in zip(SIDES, (np.full(n, 7), *words), strict=True)})  # fmt: skip
     parts, at = [], 0
     for k, size in enumerate((n // 2, n - n // 2)):
         name = f"{path}/{k}.arrow"
@@ -190,7 +212,7 @@ def facts(path, n=400, action="clean", gates=(), read=None, long=1, source=None,
             bad = fault[r] == "parse_error"
             p, c, j = ("", "", "") if bad else (t * long for t in texts(r, hostile))
             j = "" if fault[r] == "empty_completion" else j
-            out.append(Row(int(r), f"{r}.0", "hh <b>.jsonl", int(r) + 1, p, c, j, {"id": f"q{r}", "source": "<i>web</i>"},
+            out.append(Row(int(r), f"{r}.0", "hh <b>.jsonl", int(r) + 1, p, c, j, {"id": f"q{r}", "source": source_of(r) or ""},
                            '{"prompt": "<script>alert(9)</script>' if bad else None, "Expecting ',' at column 12" if bad else None))  # fmt: skip
         return out
 
@@ -210,6 +232,8 @@ def facts(path, n=400, action="clean", gates=(), read=None, long=1, source=None,
         seed=1,
         version="0.1.0",
         splits={"train": int((apply(n, made).kept).sum())},
+        sample=0.05,
+        marked=np.zeros(n, bool),
     )  # fmt: skip
 
 
@@ -395,13 +419,14 @@ def test_nothing_left_and_nothing_there(tmp_path):
     assert report.verdict.status == "empty" and report.length.after.value is None
     assert "Nothing is left: all 400 pairs were dropped" in plain(render(report, {}))
     d = Decisions(np.arange(0))
-    empty = Facts(**{**vars(made), "signals": Signals([]), "stages": [Broken()], "decisions": [d], "outcome": apply(0, [d]), "read": lambda rows: []})  # fmt: skip
+    empty = Facts(**{**vars(made), "signals": Signals([]), "stages": [Broken()], "decisions": [d], "outcome": apply(0, [d]), "marked": np.zeros(0, bool), "read": lambda rows: []})  # fmt: skip
     assert "The input holds no pairs" in plain(render(summarise(empty), {}))
 
 
 def test_no_stage_at_all_and_no_run_facts(tmp_path):
     made = facts(tmp_path)
-    bare = Facts(**{**vars(made), "stages": [], "decisions": [], "outcome": apply(400, [])})
+    broken = np.isin(np.arange(400) % 50, (9, 19))  # no stage has dropped them, and nobody can judge them
+    bare = replace(made, stages=[], decisions=[], outcome=apply(400, []), marked=broken)
     assert "No stage found anything." in plain(render(summarise(bare), {}))
 
 
@@ -474,3 +499,218 @@ def test_a_page_of_numbers_only_holds_no_text_of_the_data(report):
     page = render(report, RUN, rows=False)
     assert "document.title" not in page and "Question " not in page and 'id="data"' not in page
     assert "numbers only" in plain(page)
+
+
+def sound():
+    return np.array([r % 50 not in (9, 19) for r in range(400)])
+
+
+def test_the_spread_over_a_column_is_a_recount(tmp_path):
+    made = facts(tmp_path)
+    report = summarise(made)
+    by_source, by_language = report.balance
+    assert (by_source.key, by_language.key) == ("source", "language")
+    mine = np.array([source_of(r) or "" for r in range(400)])
+    kept = made.outcome.kept & sound()
+    assert by_source.n_before == int((sound() & (mine != "")).sum())
+    assert by_source.without_before == int((sound() & (mine == "")).sum())
+    assert by_source.without_after == int((kept & (mine == "")).sum())
+    gap = made.signals.column("pair.chosen_words") - made.signals.column("pair.rejected_words")
+    turned = np.where(made.outcome.swapped, -gap, gap)
+    assert by_source.values[0].name == "web" and len(by_source.values) == 4 and by_source.unlisted == 0
+    for v in by_source.values:
+        assert (v.before, v.after) == (int((sound() & (mine == v.name)).sum()), int((kept & (mine == v.name)).sum()))
+        assert v.change == pytest.approx(v.after / by_source.n_after - v.before / by_source.n_before)
+        assert v.longer_after.hits == int((turned[kept & (mine == v.name)] > 0).sum())
+        assert v.longer_before.n == int((gap[sound() & (mine == v.name)] != 0).sum())
+    assert [(v.name, v.before) for v in by_language.values] == [("en", int((sound() & (np.arange(400) % 7 > 0)).sum()))]
+    said = plain(render(report, RUN))
+    assert f"web {by_source.values[0].before} " in said and "without one" in said and "change in points" in said
+    assert "there is nothing to balance" in said
+
+
+def test_the_target_of_domain_balance_is_drawn(tmp_path):
+    made = facts(tmp_path)
+    made.decisions[-1].findings += [
+        Finding("share.web", 0.5, 300, wanted=("the column 'source'", "web", 0.25)),
+        Finding("share.en", 0.5, 300, wanted=("the column 'lang'", "en", 0.25)),
+    ]
+    report = summarise(made)
+    assert {v.name: v.target for v in report.balance[0].values if v.target} == {"web": 0.25}
+    assert all(v.target is None for v in report.balance[1].values)
+    page = render(report, RUN)
+    assert page.count('class="target"') == 1 and "red line target" in page
+    assert "web is farthest from its target" in report.advice["balance.source"]
+
+
+def test_where_no_column_tells_groups_apart_the_page_says_what_it_looks_for(tmp_path):
+    made = facts(tmp_path)
+    wanted = {"pair.fault", *(f"pair.{s}_words" for s in SIDES), *(f"pair.{s}_key" for s in SIDES), "pair.known"}
+    parts = []
+    for part in made.signals.parts:
+        table = pa.ipc.open_file(part.path).read_all().select(sorted(wanted))
+        table = table.set_column(table.column_names.index("pair.known"), "pair.known", [pa.StructArray.from_arrays([pa.nulls(part.n)] * 2, ["domain", "source"])])  # fmt: skip
+        with pa.OSFile(part.path + "2", "wb") as sink, pa.ipc.new_file(sink, table.schema) as out:
+            out.write_table(table)
+        parts.append(Part(part.path + "2", part.start, part.n))
+    report = summarise(replace(made, signals=Signals(parts, seed=1)))
+    assert report.balance == []
+    assert "looked for, with 2 to 1,000 different short texts: domain, source" in plain(render(report, RUN))
+
+
+def test_words_are_counted_where_no_tokenizer_was_given(tmp_path):
+    made = facts(tmp_path)
+    t = summarise(made).tokens
+    words = np.array([7 + max(c, j) for c, j in zip(*(made.signals.column(f"pair.{s}_words") for s in ("chosen", "rejected")), strict=True)])  # fmt: skip
+    assert (t.unit, t.max_length, t.windows) == ("words", None, []) and t.n == int(sound().sum())
+    assert t.quantiles[-1] == words[sound()].max() and sum(t.histogram.before) == t.n
+    assert sum(t.histogram.after) == int(made.outcome.kept.sum()) and t.histogram.limit is None
+    said = plain(render(summarise(made), RUN))
+    assert "counted in words" in said and "--set token_length.tokenizer=NAME" in said
+
+
+class Fitted(Fits):
+    tokenizer: str | None = "somewhere"
+    max_length: int = 300
+
+    @classmethod
+    def name(cls):
+        return "token_length"
+
+
+def test_tokens_are_held_against_the_window_of_the_trainer(tmp_path):
+    made = facts(tmp_path)
+    living = made.decisions[-1].rows
+    size = 14 + 2 * np.maximum(*(made.signals.column(f"pair.{s}_words") for s in ("chosen", "rejected")))
+    d = Decisions(living)
+    d.mark(living % 40 == 1, "drop", "too_long")
+    d.mark(living % 40 == 2, "flag", "identical_after_truncation")
+    over = int((size[living] > 300).sum())
+    d.findings = [Finding("truncated", over, len(living))] + [
+        Finding(f"{word}_at_{at}", share, len(living)) for at, lost, cut in ((300, 0.05, 0.4), (512, 0.0, 0.01)) for word, share in (("loss", lost), ("cut", cut))
+    ]  # fmt: skip
+    decisions = [*made.decisions[:-1], d]
+    report = summarise(replace(made, stages=[*made.stages[:-1], Fitted()], decisions=decisions, outcome=apply(400, decisions)))  # fmt: skip
+    t = report.tokens
+    assert (t.unit, t.max_length, t.n) == ("tokens", 300, len(living))
+    assert (t.filled, t.identical) == (int((living % 40 == 1).sum()), int((living % 40 == 2).sum()))
+    assert (t.cut, t.cut_share) == (over, over / len(living))
+    assert t.histogram.limit == 300 and (t.histogram.above, t.histogram.below) == (over, len(living) - over)
+    assert [(w.max_length, w.lost, w.cut, w.current) for w in t.windows] == [
+        (300, 0.05, 0.4, True),
+        (512, 0.0, 0.01, False),
+    ]
+    said = plain(render(report, RUN))
+    assert "300 (now) 5.0 % 40.0 %" in said and "512 tokens is the smallest of these windows" in said
+    assert f"{t.filled + t.identical} pairs cannot train in a window of 300 tokens and {over} more are cut" in said
+
+
+def test_a_stage_that_acted_on_nothing_is_one_line_with_its_anchor(tmp_path):
+    made = facts(tmp_path)
+    page = render(summarise(made), RUN)
+    assert '<details class="stage quiet" id="stage-token_length">' in page
+    assert f"acted on none of {len(made.decisions[-1].rows)} pairs" in plain(page)
+    assert '<section class="stage" id="stage-near_duplicate"' in page
+
+
+def test_issues_are_errors_or_warnings_in_words(tmp_path):
+    made = facts(tmp_path)
+    report = summarise(made)
+    assert {i.key: i.severity for i in report.issues} == {
+        "empty_completion": "error", "parse_error": "error", "near_duplicate": "error", "too_similar": "error", "likely_flipped": "error",
+    }  # fmt: skip
+    flip = made.decisions[3]
+    flip.action[flip.action == 3] = 1
+    report = summarise(replace(made, outcome=apply(400, made.decisions)))
+    assert {i.key: i.severity for i in report.issues}["likely_flipped"] == "warning"
+    assert "! warning" in plain(render(report, RUN)) and "✗ error" in plain(render(report, RUN))
+
+
+REVIEW = {
+    "judged": 40, "decisions": {"accept": 28, "reject": 4}, "same": 0, "both_bad": 0,
+    "reviewers": [{"name": n, "judged": 40, "counts": {"accept": 28}, "files": []} for n in ("anna", "<b>bo")],
+    "agreement": {"value": 0.9, "kappa": 0.7, "pairs": [{"a": "anna", "b": "<b>bo", "n": 20, "agreement": 0.9, "kappa": 0.7}]},
+    "label_agreement": {"value": None, "low": None, "high": None, "hits": 0, "n": 0}, "rows": [],
+    "rejected": {"value": 0.125, "low": 0.05, "high": 0.28, "hits": 4, "n": 32},
+    "by_reason": [{"issue": "too_similar", "state": "flagged", "judged": 5, "hits": 3, "n": 4, "value": 0.75, "low": 0.3, "high": 0.95, "look": False}],
+}  # fmt: skip
+
+
+def test_what_people_said_stands_in_the_tile_and_beside_the_issue(report):
+    said = plain(render(report, RUN))
+    assert "rejected by people" in said and "not judged yet" in said and "people agree" not in said
+    other = plain(render(report, RUN, review={**REVIEW, "sheet": "another"}))
+    assert "not judged yet" in other
+    page = render(report, RUN, review={**REVIEW, "sheet": report.spotcheck.id})
+    said = plain(page)
+    assert "12.5 %" in said and "5.0–28.0 %; 4 of 32 kept pairs judged by anna, &lt;b&gt;bo" in said
+    assert (
+        "people agree" in said and "flagged 75 % 3 of 4, 30.0–95.0 %" in said and "not judged yet" not in said
+    )
+
+
+def test_rows_carry_their_groups(report):
+    for row in report.rows:
+        wanted = {} if row.row % 50 in (9, 19) else {"source": source_of(row.row), "language": "en" if row.row % 7 else None}  # fmt: skip
+        assert row.groups == {k: v for k, v in wanted.items() if v}
+
+
+def test_every_figure_of_the_page_says_what_it_means(report, page):
+    told = page.count('class="advice"')
+    drawn = set(re.findall(r"stage-([\w-]+)", page))
+    assert told == len(report.advice) and drawn
+    for figure in ("funnel", "gates", "issues", "stage.near_duplicate.score", "stage.near_duplicate.what_if", "length.gap",
+                   "length.share", "length.rule", "length.groups", "balance.source", "tokens.sizes"):  # fmt: skip
+        assert report.advice[figure] and report.advice[figure].count(". ") == 0, figure
+    assert "1 of 2 gates do not hold" in report.advice["gates"] or "1 of 2 gates" in report.advice["gates"]
+    assert report.advice["issues"].startswith("Begin with near_duplicate (20 pairs, 20 dropped)")
+
+
+@pytest.mark.parametrize(
+    ("after", "before", "part"),
+    [
+        ((620, 1000), (610, 1000), "62.0\u00a0% of kept pairs prefer the longer answer (interval excludes 50\u00a0%): a model trained on them learns to write long; look at"),
+        ((380, 1000), (390, 1000), "learns to write short;"),
+        ((620, 1000), (505, 1000), "cleaning brought that in"),
+        ((505, 1000), (505, 1000), "no length bias shows in 1,000 pairs"),
+        ((6, 10), (6, 10), "10 pairs are too few to tell"),
+        ((0, 0), (6, 10), "No kept pair has answers of different length"),
+    ],
+)  # fmt: skip
+def test_the_sentence_on_length_follows_the_interval(after, before, part):
+    assert part in advice._longer(numbers.wilson(*after), numbers.wilson(*before))
+
+
+@pytest.mark.parametrize(
+    ("values", "part"),
+    [
+        ([("a", 50, 50, None), ("b", 50, 50, None), ("c", 50, 50, None)], "leaves the mix as it was"),
+        ([("a", 50, 20, None), ("b", 50, 50, None)], "Cleaning moves a most, from 50.0\u00a0% to 28.6\u00a0%"),
+        ([("a", 80, 80, None), ("b", 20, 20, None)], "a makes up 80.0\u00a0% of the kept pairs"),
+        ([("a", 80, 80, None)], "there is nothing to balance"),
+        ([("a", 80, 80, 0.5), ("b", 20, 20, 0.5)], "cap or weigh it"),
+        ([("a", 60, 60, 0.7), ("b", 10, 10, 0.3)], "b is farthest from its target (14.3\u00a0%, wanted 30.0\u00a0%): collect more"),
+        ([("a", 52, 52, 0.5), ("b", 48, 48, 0.5)], "near enough, nothing to do"),
+        ([("a", 5, 0, None), ("b", 5, 0, None)], "No kept pair has a value here"),
+    ],
+)  # fmt: skip
+def test_the_sentence_on_balance_follows_the_shares(values, part):
+    n, m = sum(v[1] for v in values), sum(v[2] for v in values)
+    none = numbers.wilson(0, 0)
+    made = [
+        Value(name=name, before=b, after=a, before_share=b / n, after_share=a / m if m else None, change=a / m - b / n if m else None,
+              target=target, longer_before=none, longer_after=none)
+        for name, b, a, target in values
+    ]  # fmt: skip
+    d = Dimension(key="k", title="column k", n_before=n, n_after=m, without_before=0, without_after=0, distinct=len(values), unlisted=0, values=made)  # fmt: skip
+    assert part in advice._dimension(d)
+
+
+def test_the_sentence_on_the_funnel_and_on_clean_sets(tmp_path):
+    assert "would be dropped" in summarise(facts(tmp_path, action="audit")).advice["funnel"]
+    made = facts(tmp_path)
+    nothing = [Decisions(made.signals.index) for _ in made.stages]
+    broken = ~sound()
+    clean = summarise(replace(made, decisions=nothing, outcome=apply(400, nothing), marked=broken))
+    assert clean.advice["funnel"] == "No stage drops a pair; none is flagged either."
+    assert "issues" not in clean.advice and "gates" not in clean.advice and "stage.near_duplicate.score" not in clean.advice  # fmt: skip

@@ -3,7 +3,7 @@
 import shutil
 
 import pytest
-from test_report import FAILED, PASSED, RUN, facts
+from test_report import FAILED, PASSED, RUN, facts, source_of
 
 from prefdata.report.render import render
 from prefdata.report.summary import summarise
@@ -28,9 +28,11 @@ def browser():
 @pytest.fixture(scope="module")
 def addresses(tmp_path_factory):
     out = {}
-    for name in ("plain", "hostile"):
+    for name in ("plain", "hostile", "long"):
         folder = tmp_path_factory.mktemp(name)
-        report = summarise(facts(folder, gates=[FAILED, PASSED], hostile=name == "hostile"))
+        report = summarise(
+            facts(folder, gates=[FAILED, PASSED], hostile=name == "hostile", long=1 + 9 * (name == "long"))
+        )
         (folder / "report.html").write_text(render(report, RUN), "utf-8")
         out[name] = (folder / "report.html").as_uri()
     return out
@@ -73,7 +75,7 @@ def test_hostile_rows_run_nothing_and_ask_for_nothing(visit):
     assert page.title() == "Cleaning of hh <b>.jsonl – prefdata report"
     assert "<script>document.title='owned'</script>" in seen and '<img src=x onerror="document.title=1">' in seen
     assert "&lt;" in seen and "zero⟨U+200B⟩width" in seen
-    assert page.locator("main img, main script, main textarea, main b i").count() == 0
+    assert page.locator("main img, main script, main section:not(#spotcheck) textarea, main b i").count() == 0
     assert "default-src 'none'" in page.get_attribute("meta[http-equiv]", "content")
 
 
@@ -171,3 +173,52 @@ def test_a_keyboard_reaches_the_skip_link_and_the_filters(visit):
     page.focus("[name=issue]")
     page.keyboard.press("e")
     assert page.input_value("[name=issue]") == "empty_completion"
+
+
+def test_a_group_s_share_leads_to_its_rows_and_the_address_keeps_the_group(visit):
+    page = visit("plain")
+    page.click("#balance a[href='#rows?group=source%3Apanel']")
+    assert page.input_value("[name=group]") == "source:panel"
+    rows = [int(t.split()[1]) for t in page.locator("#cards .card .id").all_inner_texts()]
+    assert rows and all(source_of(r) == "panel" for r in rows)
+    page.reload()
+    assert page.input_value("[name=group]") == "source:panel"
+    page.select_option("[name=group]", "source:forum <b>")
+    assert page.evaluate("new URLSearchParams(location.hash.split('?')[1]).get('group')") == "source:forum <b>"
+    rows = [int(t.split()[1]) for t in page.locator("#cards .card .id").all_inner_texts()]
+    assert rows and all(source_of(r) == "forum <b>" for r in rows)
+    assert page.bad == []
+
+
+def test_a_folded_stage_opens_from_the_funnel_and_by_its_address(visit):
+    page = visit("plain")
+    assert page.locator("#stage-token_length .asks").is_hidden()
+    page.click("#funnel a[href='#stage-token_length']")
+    page.locator("#stage-token_length .asks").wait_for()
+    assert visit("plain", "#stage-token_length").locator("#stage-token_length .asks").is_visible()
+    assert visit("plain", "#word-token_length-too_long").locator("#word-token_length-too_long").is_visible()
+
+
+def test_a_cut_text_of_a_stage_s_card_is_opened_by_the_keyboard(visit):
+    page = visit("long")
+    button = page.locator("#stage-near_duplicate button.whole").first
+    box = button.element_handle().evaluate_handle("b => b.previousElementSibling").as_element()
+    short = len(box.inner_text())
+    button.focus()
+    page.keyboard.press("Enter")
+    assert len(box.inner_text()) > short + 200 and "cut here" not in box.inner_text()
+    assert page.evaluate("document.activeElement.className") == "text"
+    assert page.bad == []
+
+
+def test_each_section_shows_its_figures_in_both_themes_and_on_paper(visit):
+    page = visit("plain", width=390, scheme="dark")
+    for section, words in {
+        "verdict": "rejected by people", "balance": "change in points", "length": "How far the rule", "tokens": "counted in words",
+    }.items():  # fmt: skip
+        assert words in page.inner_text(f"#{section}"), section
+    assert page.locator("#balance svg.bar").count() >= 4
+    assert page.locator(".advice").count() > 10
+    page.emulate_media(media="print")
+    assert page.locator("#rows").is_hidden() and page.locator("#balance").is_visible()
+    assert len(page.pdf(format="A4")) > 20_000

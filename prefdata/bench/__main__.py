@@ -1,4 +1,4 @@
-"""``python -m prefdata.bench corpus|speed|reading|labels|dpo``."""
+"""``python -m prefdata.bench corpus|speed|reading|report|labels|dpo``."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from prefdata.bench import dpo, label_report, sentences, tokenizer
 from prefdata.bench import reading as reading_cost
+from prefdata.bench import report as report_cost
 from prefdata.bench.corpus import Shares, make_corpus
 from prefdata.bench.public_sets import SETS
 from prefdata.bench.run import Setting, markdown, run
@@ -43,6 +44,10 @@ def main(arguments: list[str] | None = None) -> int:
     reading.add_argument("--rows", type=int, default=20_000)
     reading.add_argument("--rounds", type=int, default=5)
     reading.add_argument("--seed", type=int, default=1)
+    page = commands.add_parser("report", help="the report of a large set: seconds after the decisions, and size")
+    page.add_argument("--rows", type=int, default=1_000_000)
+    page.add_argument("--seed", type=int, default=1)
+    page.add_argument("--out", type=Path, help="also write the page there")
     labels = commands.add_parser(
         "labels", help="label_noise on published sets with planted flips, beside what it must reach"
     )
@@ -92,6 +97,9 @@ def main(arguments: list[str] | None = None) -> int:
                 return 0
             if options.command == "reading":
                 print(reading_cost.run(options.rows, options.rounds, options.seed, Path(scratch), told))
+                return 0
+            if options.command == "report":
+                print(report_cost.run(options.rows, options.seed, Path(scratch), told, options.out))
                 return 0
             setting = Setting(
                 options.rows or [20_000], options.rounds, options.sources, options.tokenizer, options.seed,

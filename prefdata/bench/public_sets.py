@@ -16,11 +16,12 @@ import numpy as np
 from prefdata.decisions import Index, Signals
 from prefdata.engines import engine
 from prefdata.errors import ConfigError, InputError, near_or_all
+from prefdata.first_pass import measure_all
 from prefdata.intake import detect, opened
 from prefdata.pairs import SIDES
 from prefdata.pipeline import Pipeline, load
 from prefdata.result import Options
-from prefdata.spool import Spool, measure_all
+from prefdata.spool import Spool
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,12 @@
-"""How the pairs are spread over domains, sources and languages, before and after; and does the longer answer win in each?"""
+"""How the pairs are spread over domains, sources and languages, before and after; and does the longer answer win in each?
+
+A language is known from a column, or where ``domain_balance`` has told it (it does where a row has no other known column): telling
+it here would need the text a second time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -15,32 +19,61 @@ from prefdata.report.numbers import Floats, Mask
 from prefdata.report.parts import Dimension, Share, Value
 
 MOST_DIMENSIONS, MOST_VALUES, MOST_DISTINCT = 6, 12, 1000
-LANGUAGE = "domain_balance.language"
+LANGUAGE, NAMED = "domain_balance.language", "domain_balance.domain"
 _NO_LANGUAGE = "unknown"
 
 
-def balance(signals: Signals, sound: Index, kept: Mask, gap: Floats, swapped: Mask) -> list[Dimension]:
-    """The dimensions with 2 to 1,000 values. ``sound`` are row numbers; ``kept``, ``swapped`` (of all rows) and ``gap`` (words in
-    chosen minus words in rejected, of the sound rows) say what became of them.
+def balance(
+    signals: Signals, sound: Index, kept: Mask, gap: Floats, swapped: Mask, named: str, wanted: Sequence[tuple[str, str, float]],
+) -> list[Dimension]:  # fmt: skip
+    """The dimensions with 2 to 1,000 values; the language with one, too. ``sound`` are row numbers; ``kept``, ``swapped`` (of all
+    rows) and ``gap`` (words in chosen minus words in rejected, of the sound rows) say what became of them. ``named`` is the column
+    that ``domain_balance`` was given, ``wanted`` what its findings want.
     """
     living = signals.living(sound)
     stay, turned = kept[sound], swapped[sound]
     out: list[Dimension] = []
-    for key, title, of, names in _dimensions(living):
-        if 2 <= len(names) <= MOST_DISTINCT and len(out) < MOST_DIMENSIONS:
-            out.append(_dimension(key, title, of, names, stay, gap, np.where(turned, -gap, gap)))
+    for key, (signal, field) in _dimensions(living, named).items():
+        of, names = _coded(living, signal, field)
+        if (1 if signal == LANGUAGE else 2) <= len(names) <= MOST_DISTINCT and len(out) < MOST_DIMENSIONS:
+            title, source = (
+                ("language of the prompt", "language")
+                if signal == LANGUAGE
+                else (f"column {key}", f"the column {key!r}")
+            )
+            target = {name: share for by, name, share in wanted if by == source}
+            out.append(_dimension(key, title, of, names, stay, gap, np.where(turned, -gap, gap), target))
     return out
 
 
-def _dimensions(living: Signals) -> Iterator[tuple[str, str, npt.NDArray[np.int64], list[str]]]:
-    """Key, title, the value of each pair (-1: none) and the values' names."""
-    columns = list(_known(living))
-    for name in columns:
-        of, names = _coded(living, "pair.known", name)
-        yield name, f"column {name}", of, names
-    if LANGUAGE in living.names and "language" not in columns:
-        of, names = _coded(living, LANGUAGE, None)
-        yield "language", "language of the prompt", of, names
+def groups(signals: Signals, rows: Sequence[int], named: str, keys: Sequence[str]) -> dict[int, dict[str, str]]:
+    """Of each of these rows its value in these dimensions, where it has one."""
+    living = signals.living(np.unique(np.asarray(rows, np.int64)))
+    out: dict[int, dict[str, str]] = {int(row): {} for row in living.index}
+    for key, (signal, field) in _dimensions(living, named).items():
+        if key in keys:
+            of, names = _coded(living, signal, field)
+            for row, at in zip(living.index.tolist(), of.tolist(), strict=True):
+                if at >= 0:
+                    out[row][key] = names[at]
+    return out
+
+
+def looked_for(signals: Signals) -> list[str]:
+    """The columns of known names that dimensions are made of, where the set has them."""
+    if "pair.known" not in signals.names:
+        return []
+    _, got = next(iter(signals.batches(["pair.known"])), (None, None))
+    return [] if got is None else [field.name for field in got["pair.known"].type]
+
+
+def _dimensions(living: Signals, named: str) -> dict[str, tuple[str, str | None]]:
+    """By key the signal, and the field of it, that holds the values."""
+    out: dict[str, tuple[str, str | None]] = {named: (NAMED, None)} if named and NAMED in living.names else {}
+    out |= {name: ("pair.known", name) for name in _known(living) if name not in out}
+    if LANGUAGE in living.names and "language" not in out:
+        out["language"] = (LANGUAGE, None)
+    return out
 
 
 def _known(living: Signals) -> Iterator[str]:
@@ -71,8 +104,9 @@ def _coded(living: Signals, signal: str, field: str | None) -> tuple[npt.NDArray
 
 
 def _dimension(
-    key: str, title: str, of: npt.NDArray[np.int64], names: list[str], stay: Mask, before: Floats, after: Floats
-) -> Dimension:
+    key: str, title: str, of: npt.NDArray[np.int64], names: list[str], stay: Mask, before: Floats, after: Floats,
+    target: Mapping[str, float],
+) -> Dimension:  # fmt: skip
     has = of >= 0
     size, left = (np.bincount(of[m], minlength=len(names)) for m in (has, has & stay))
     order = sorted(range(len(names)), key=lambda i: (-int(size[i]), names[i]))
@@ -82,8 +116,8 @@ def _dimension(
     def value(name: str | None, mine: Mask) -> Value:
         inside, kept = int(mine.sum()), int((mine & stay).sum())
         return Value(
-            name=name, before=inside, after=kept, before_share=inside / n, after_share=kept / m if m else None, target=None,
-            longer_before=_longer(before[mine]), longer_after=_longer(after[mine & stay]),
+            name=name, before=inside, after=kept, before_share=inside / n, after_share=kept / m if m else None,
+            change=kept / m - inside / n if m else None, target=target.get(name or ""), longer_before=_longer(before[mine]), longer_after=_longer(after[mine & stay]),
         )  # fmt: skip
 
     values = [value(names[i], of == i) for i in listed]
@@ -91,7 +125,7 @@ def _dimension(
         values.append(value(None, has & ~np.isin(of, listed)))
     return Dimension(
         key=key, title=title, n_before=n, n_after=m, without_before=int((~has).sum()), without_after=int((~has & stay).sum()),
-        distinct=len(names), values=values,
+        distinct=len(names), unlisted=len(order) - len(listed), values=values,
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from prefdata.decisions import ACTIONS, Decisions, Index
 from prefdata.pairs import Row
 from prefdata.report.model import Example, Mark
 from prefdata.report.numbers import Floats, Mask, Side, short
+from prefdata.report.sheet import LEAST
 
 MOST = 400
 CUTS = (4000, 2000, 1000, 400)
@@ -131,10 +132,10 @@ def examples(
         room -= size
         out.update((r, made[r][0]) for r in group)
     room = SHEET_BUDGET
-    for row in judged:  # a sheet that stops early is a random sample still
+    for place, row in enumerate(judged):  # a sheet that stops early is a random sample still
         group = [r for r in (row, *peers.get(row, ())) if r in made and r not in out]
         room -= sum(made[r][1] for r in group)
-        if room < 0:
+        if room < 0 and place >= LEAST:
             break
         out.update((r, made[r][0]) for r in group)
     # a row read as a peer of a shown one stays listed only if it was wanted, which make() has set
@@ -146,7 +147,10 @@ def _sized(example: Example) -> tuple[Example, int]:
     return example, len(text.encode()) + 5 * text.count("<")
 
 
-def example(row: Row, cut: int, listed: bool, state: Any, marks: list[Mark], findings: list[str]) -> Example:
+def example(
+    row: Row, cut: int, listed: bool, state: Any, marks: list[Mark], findings: list[str],
+    groups: dict[str, str],
+) -> Example:  # fmt: skip
     """The row as the page shows it: texts cut, columns as short text."""
     texts = {"prompt": row.prompt, "chosen": row.chosen, "rejected": row.rejected, "raw": row.raw}
     lengths = {k: len(v) for k, v in texts.items() if v is not None and len(v) > cut}
@@ -154,7 +158,7 @@ def example(row: Row, cut: int, listed: bool, state: Any, marks: list[Mark], fin
     return Example(
         row=row.row, pd_id=row.pd_id, file=row.file, line=row.line, prompt=row.prompt[:cut], chosen=row.chosen[:cut],
         rejected=row.rejected[:cut], lengths=lengths, columns=columns, raw=None if row.raw is None else row.raw[:cut],
-        detail=row.detail, state=state, marks=marks, findings=findings, listed=listed,
+        detail=row.detail, groups=groups, state=state, marks=marks, findings=findings, listed=listed,
     )  # fmt: skip
 
 

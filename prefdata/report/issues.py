@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from prefdata.decisions import Decisions
-from prefdata.report.model import Issue, Overlap
+from prefdata.report.model import Issue, Overlap, Severity
 from prefdata.stage import Stage
 
 
@@ -37,11 +37,15 @@ def issues_of(
             text = " ".join(stage.reasons.get(reason, "").split())
             most = sorted(over.get(key, {}).items(), key=lambda item: (-item[1], item[0]))[:3]
             out.append(Issue(
-                key=key, reason=reason, stage=name, title=_title(text, reason), text=text, action=max(counts, key=lambda a: counts[a]),
+                key=key, reason=reason, stage=name, severity=_severity(counts), title=_title(text, reason), text=text, action=max(counts, key=lambda a: counts[a]),
                 actions=counts, rows=rows, share=rows / n, embedded=0,
                 overlaps=[Overlap(key=k, reason=k.split("@")[0], rows=c, share=c / rows) for k, c in most],
             ))  # fmt: skip
     return sorted(out, key=lambda issue: -issue.rows)
+
+
+def _severity(actions: Mapping[str, int]) -> Severity:
+    return "error" if actions.keys() & {"drop", "swap"} else "warning" if "flag" in actions else "note"
 
 
 def _title(text: str, reason: str) -> str:

@@ -4,32 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from prefdata.report.parts import Accuracy, Dimension, Part, Share, Spotcheck
+from prefdata.report.parts import Accuracy, Dimension, Part, Share, Spotcheck, Tokens
+from prefdata.report.parts import Histogram as Histogram
 
 SCHEMA_VERSION = 2
+Severity = Literal["error", "warning", "note"]
 Status = Literal["ok", "gate_failed", "empty"]
-
-
-class Histogram(Part):
-    """Counts in bins of equal width; where ``clipped_*`` is true the outer bin also holds what lies beyond.
-
-    ``before`` counts all pairs asked, ``after`` those kept at the end; ``below``/``above`` the pairs on each
-    side of the limit; a score equal to it counts on the side of ``drops`` if such scores are acted upon.
-    """
-
-    edges: list[float]
-    before: list[int]
-    after: list[int]
-    n_before: int
-    n_after: int
-    lowest: float
-    highest: float
-    clipped_low: bool = False
-    clipped_high: bool = False
-    limit: float | None = None
-    drops: Literal["above", "below"] | None = None
-    below: int = 0
-    above: int = 0
 
 
 class WhatIf(Part):
@@ -107,11 +87,14 @@ class Overlap(Part):
 
 
 class Issue(Part):
-    """One reason word of one stage."""
+    """One reason word of one stage. Severity: ``error`` where pairs are dropped or turned round for it, ``warning`` where they are
+    flagged, ``note`` where rows are added.
+    """
 
     key: str
     reason: str
     stage: str
+    severity: Severity
     title: str
     text: str
     action: str
@@ -123,7 +106,7 @@ class Issue(Part):
 
 
 class StageReport(Part):
-    """All that the page says of one stage."""
+    """All that the page says of one stage; ``quiet`` where it acted on no pair and has nothing to tell."""
 
     key: str
     name: str
@@ -140,6 +123,7 @@ class StageReport(Part):
     histogram: Histogram | None
     what_if: list[WhatIf]
     beyond_kept: int
+    quiet: bool
     worst: list[int]
     near_acted: list[int]
     near_kept: list[int]
@@ -170,7 +154,9 @@ class Mark(Part):
 
 
 class Example(Part):
-    """A row that the page shows; ``lengths`` gives the characters of each text that was cut."""
+    """A row that the page shows; ``lengths`` gives the characters of each text that was cut, ``groups`` its value in
+    each dimension of ``Report.balance``.
+    """
 
     row: int
     pd_id: str
@@ -183,6 +169,7 @@ class Example(Part):
     columns: dict[str, str]
     raw: str | None
     detail: str | None
+    groups: dict[str, str]
     state: Literal["kept", "flagged", "swapped", "dropped"]
     marks: list[Mark]
     findings: list[str]
@@ -190,7 +177,10 @@ class Example(Part):
 
 
 class Report(Part):
-    """The whole report. Made from the same facts it has the same bytes: no time, no host, no output path."""
+    """The whole report. Made from the same facts it has the same bytes: no time, no host, no output path.
+
+    ``advice`` says in one sentence what a figure means and what to do, by the figure: ``funnel``, ``stage.NAME.score``, ...
+    """
 
     schema_version: int = SCHEMA_VERSION
     prefdata: str
@@ -208,6 +198,8 @@ class Report(Part):
     stages: list[StageReport]
     length: Length
     balance: list[Dimension]
+    tokens: Tokens
+    advice: dict[str, str]
     spotcheck: Spotcheck
     rows: list[Example]
     rows_not_shown: int

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from prefdata import intervals
-from prefdata.report.model import Histogram, WhatIf
-from prefdata.report.parts import Accuracy, Share
+from prefdata.report.model import WhatIf
+from prefdata.report.parts import Accuracy, Histogram, Share
 
 Floats = npt.NDArray[np.floating[Any]]
 Mask = npt.NDArray[np.bool_]

@@ -36,7 +36,8 @@ class Accuracy(Part):
 class Value(Part):
     """One value of a dimension: pairs and shares before (sound pairs) and after (kept), and does the longer answer win there?
 
-    ``name`` is None for all values that are not listed, together; ``target`` is the share that ``domain_balance`` was asked for.
+    ``name`` is None for all values that are not listed, together; ``change`` is the share after minus
+    the share before; ``target`` the share that ``domain_balance`` was asked for.
     """
 
     name: str | None
@@ -44,6 +45,7 @@ class Value(Part):
     after: int
     before_share: float
     after_share: float | None
+    change: float | None
     target: float | None
     longer_before: Share
     longer_after: Share
@@ -52,7 +54,8 @@ class Value(Part):
 class Dimension(Part):
     """How the pairs are spread over the values of a column, or over languages: ``key`` is unique, the largest value comes first.
 
-    ``n_before`` and ``n_after`` are the pairs that have a value (shares are of these), ``without_*`` those that have none.
+    ``n_before`` and ``n_after`` are the pairs that have a value (shares are of these), ``without_*`` those that have none; ``unlisted`` of the ``distinct`` values
+    stand together in the last line.
     """
 
     key: str
@@ -62,7 +65,58 @@ class Dimension(Part):
     without_before: int
     without_after: int
     distinct: int
+    unlisted: int
     values: list[Value]
+
+
+class Histogram(Part):
+    """Counts in bins of equal width; where ``clipped_*`` is true the outer bin also holds what lies beyond.
+
+    ``before`` counts all pairs asked, ``after`` those kept at the end; ``below``/``above`` the pairs on each
+    side of the limit; a score equal to it counts on the side of ``drops`` if such scores are acted upon.
+    """
+
+    edges: list[float]
+    before: list[int]
+    after: list[int]
+    n_before: int
+    n_after: int
+    lowest: float
+    highest: float
+    clipped_low: bool = False
+    clipped_high: bool = False
+    limit: float | None = None
+    drops: Literal["above", "below"] | None = None
+    below: int = 0
+    above: int = 0
+
+
+class Window(Part):
+    """What a trainer with another window would lose (nothing left to learn) and cut, as shares of the pairs."""
+
+    max_length: int
+    lost: float
+    cut: float
+    current: bool
+
+
+class Tokens(Part):
+    """How long the pairs are: prompt and longer answer, in tokens as the trainer counts them, or in words where no tokenizer was given.
+
+    ``quantiles`` are lengths that 50, 90, 99 and 100 % of the ``n`` pairs do not exceed. The rest is of tokens alone: ``filled`` pairs
+    have no room for an answer, ``identical`` ones are the same within the window, ``cut`` ones stay with less of an answer.
+    """
+
+    unit: Literal["tokens", "words"]
+    n: int
+    quantiles: list[int]
+    max_length: int | None
+    filled: int
+    identical: int
+    cut: int
+    cut_share: float | None
+    windows: list[Window]
+    histogram: Histogram | None
 
 
 class Stratum(Part):
@@ -77,7 +131,8 @@ class Stratum(Part):
 
 class SheetRow(Part):
     """A pair of the spot-check. ``key`` is a hash of its texts (16 hex digits), ``stratum`` a place in ``strata``; ``base`` rows
-    are a sample of all kept pairs, the others are more of one stratum. ``left`` is the side that the blind mode shows left.
+    are a sample of all kept pairs, the others are more of one stratum. ``left`` is the side of the pair as it leaves (a swapped one
+    turned round) that the blind mode shows left.
     """
 
     row: int

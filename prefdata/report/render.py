@@ -15,13 +15,15 @@ from typing import Any
 import jinja2
 
 from prefdata.pairs import readable
-from prefdata.report.model import Example, FindingReport, Histogram, Report
+from prefdata.report.compare import FILTERS, as_now
+from prefdata.report.model import Example, FindingReport, Report
 from prefdata.report.numbers import nice
-from prefdata.report.parts import Share
+from prefdata.report.parts import Dimension, Histogram, Share
 
 HOME = Path(__file__).parent / "templates"
 JSDIFF = "vendor/jsdiff-9.0.0.min.js"
 JSDIFF_SHA256 = "b51a9d2885f2c090dc97b981027395f7e7e6558a46c75ae3747db267913a89ab"
+COMPARED = 10  # pairs of each kind in section 10
 WIDTH, HEIGHT, BASE = 520.0, 150.0, 128.0
 
 # What a reader cannot see or what turns text round; joiners only where they hide (after a Latin letter).
@@ -58,11 +60,18 @@ def change(value: int) -> str:
     return f"+{value:,}" if value > 0 else f"−{-value:,}" if value else "–"
 
 
-def interval(share: Share) -> str:
-    """The bounds of a share: ``57.2–67.2 %``."""
-    if share.low is None or share.high is None:
+def points(value: float | None) -> str:
+    """A difference of two shares in percentage points, with its sign."""
+    if value is None:
         return "–"
-    return f"{100 * share.low:.1f}–{100 * share.high:.1f}\u00a0%"
+    text = f"{100 * abs(value):.1f}"
+    return "0.0" if text == "0.0" else f"{'+' if value > 0 else '−'}{text}"
+
+
+def interval(share: Share | Mapping[str, Any]) -> str:
+    """The bounds of a share, of the report's own or as a file holds it: ``57.2–67.2 %``."""
+    low, high = (share["low"], share["high"]) if isinstance(share, Mapping) else (share.low, share.high)
+    return "–" if low is None or high is None else f"{100 * low:.1f}–{100 * high:.1f}\u00a0%"
 
 
 def number(value: Any) -> str:
@@ -115,6 +124,15 @@ def chart(data: Histogram, across: str = "scored") -> dict[str, Any]:
     }  # fmt: skip
 
 
+def spread(dimension: Dimension) -> list[dict[str, Any]]:
+    """Lengths of the bars of a dimension, as parts of the longest one."""
+    longest = max(max(v.before_share, v.after_share or 0, v.target or 0) for v in dimension.values)
+    return [
+        {"value": v, "before": v.before_share / longest, "after": (v.after_share or 0) / longest, "target": v.target and v.target / longest}
+        for v in dimension.values
+    ]  # fmt: skip
+
+
 def compared(findings: Sequence[FindingReport]) -> list[dict[str, Any]]:
     """Accuracies that were found over all sound pairs and over the kept ones, side by side; ``told`` is the later one."""
     found: dict[str, dict[str, FindingReport]] = {}
@@ -133,7 +151,7 @@ def embedded(value: Any) -> str:
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def _row(example: Example) -> dict[str, Any]:
+def for_script(example: Example) -> dict[str, Any]:
     """A row for the page's script: no empty entries, roles of messages spelled out."""
     row = {k: v for k, v in example.model_dump().items() if v not in (None, "", [], {})}
     row.update({k: readable(row[k]) for k in ("prompt", "chosen", "rejected") if k in row})
@@ -141,11 +159,11 @@ def _row(example: Example) -> dict[str, Any]:
 
 
 @cache
-def _assets() -> tuple[str, str]:
+def assets() -> tuple[str, str]:
     """The page's one style and one script, with the licence of the part that is not ours."""
-    names = ("style.css", "spotcheck.css", JSDIFF, "script.js", "spotcheck.js")
+    names = ("style.css", "spotcheck.css", "compare.css", JSDIFF, "script.js", "spotcheck.js", "compare.js")
     read = [(HOME / name).read_text("utf-8").replace("\r\n", "\n") for name in names]
-    style, jsdiff, script = "\n".join(read[:2]), read[2], "\n".join(read[3:])
+    style, jsdiff, script = "\n".join(read[:3]), read[3], "\n".join(read[4:])
     if hashlib.sha256(jsdiff.encode()).hexdigest() != JSDIFF_SHA256:
         raise ValueError(f"{JSDIFF} is not the file that was reviewed")
     licence = (HOME / "vendor/jsdiff-LICENSE.txt").read_text("utf-8")
@@ -164,7 +182,7 @@ def environment() -> jinja2.Environment:
     )  # fmt: skip
     made.filters.update(
         n=count, pct=percent, interval=interval, change=change, num=number, size=megabytes, visible=visible,
-        readable=readable, chart=chart, compared=compared,
+        readable=readable, chart=chart, compared=compared, spread=spread, points=points, **FILTERS,
     )  # fmt: skip
     return made
 
@@ -179,18 +197,21 @@ def render(
     """
     if review is not None and review.get("sheet") != report.spotcheck.id:
         review = None
-    style, script = _assets()
+    style, script = assets()
     shown = report.rows if rows else []
     data = {
-        "rows": [_row(r) for r in shown],
+        "rows": [for_script(r) for r in shown],
         "issues": {i.key: {"reason": i.reason, "title": i.title, "rows": i.rows} for i in report.issues},
         "scales": {s.key: s.scale for s in report.stages},
         "cut": report.cut_at,
         "sheet": report.spotcheck.model_dump(mode="json"),
     }
+    judged: dict[str, list[Any]] = {}
+    for said in review["by_reason"] if review else ():
+        judged.setdefault(said["issue"], []).append(said)
     page = environment().get_template("report.html.j2")
     return page.render(
-        report=report, run=run, review=review, compare=compare, rows={r.row: r for r in shown}, listed=sum(r.listed for r in shown),
+        report=report, run=run, review=review, judged=judged, compare=as_now(compare), shown=COMPARED if rows else 0, alone=False, rows={r.row: r for r in shown}, listed=sum(r.listed for r in shown),
         config=json.dumps(report.config, indent=2, ensure_ascii=False), style=style, script=script, data=embedded(data),
         style_hash=digest(style), script_hash=digest(script),
     )  # fmt: skip

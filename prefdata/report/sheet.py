@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile, zip_longest
 from typing import Literal
 
 import numpy as np
@@ -15,6 +16,7 @@ from prefdata.decisions import Decisions, Index, Outcome
 from prefdata.identity import spelled
 from prefdata.report.model import Example
 from prefdata.report.parts import SheetRow, Spotcheck, Stratum
+from prefdata.stage import Stage
 
 LEAST, MOST, EXTRA = 50, 400, 20
 State = Literal["kept", "flagged", "swapped", "dropped"]
@@ -32,24 +34,28 @@ class Strata:
         return np.bincount(self.of[rows], minlength=len(self.names))
 
 
-def strata(keys: Sequence[Sequence[str]], decisions: Sequence[Decisions], outcome: Outcome) -> Strata:
-    """By the issue that dropped a pair, else by the first one that marked it; what is no pair at all is in none."""
+def strata(
+    keys: Sequence[Sequence[str]], stages: Sequence[Stage], decisions: Sequence[Decisions], outcome: Outcome
+) -> Strata:
+    """By the issue that dropped a pair, else by the first one that marked it; ``keys`` are the issues of each stage's reasons.
+
+    In none are what is no pair at all (the first stage's drops) and what was dropped though nothing is wrong with it.
+    """
     names: list[tuple[str | None, State]] = [(None, "kept")]
     of = np.zeros(len(outcome.stage), np.int16)
-    for i, (made, words) in enumerate(zip(decisions, keys, strict=True)):
+    for i, (stage, made, words) in enumerate(zip(stages, decisions, keys, strict=True)):
         for at, key in enumerate(words):
             has = made.reason == at
-            stays = made.rows[has & ((made.action == 1) | (made.action == 3))]
-            stays = stays[outcome.kept[stays] & (of[stays] == 0)]
-            turned = outcome.swapped[stays]
-            drop = made.rows[has & made.of("drop")]
+            swap = made.of("swap")
+            stays = outcome.kept[made.rows] & (of[made.rows] == 0)
+            turned = outcome.swapped[made.rows]
             found: list[tuple[State, Index]] = [
-                ("flagged", stays[~turned]),
-                ("swapped", stays[turned]),
-                ("dropped", drop),
+                ("flagged", made.rows[has & (made.of("flag") | swap) & stays & ~turned]),
+                ("swapped", made.rows[has & swap & stays & turned]),
+                ("dropped", made.rows[has & made.of("drop")]),
             ]
             for state, rows in found:
-                if i == 0 and state == "dropped":  # no pair at all
+                if state == "dropped" and (i == 0 or not stage.judged):
                     of[rows] = -1
                 elif len(rows):
                     of[rows] = len(names)
@@ -70,8 +76,23 @@ def base(rows: Index, of: Strata, share: float, seed: int, most: int | None = No
 
 
 def left_side(pd_id: str, seed: int) -> Literal["chosen", "rejected"]:
-    """Which side stands left where a sheet hides the label: a seeded coin toss."""
+    """Which side, as read, stands left where a sheet hides the label: a seeded coin toss."""
     return "rejected" if xxhash.xxh3_64_intdigest(pd_id.encode(), seed) & 1 else "chosen"
+
+
+def as_it_leaves(pair: Example) -> Example:
+    """The pair as people are asked of it: what was swapped is turned round."""
+    if pair.state != "swapped":
+        return pair
+    other = {"chosen": "rejected", "rejected": "chosen"}
+    lengths = {other.get(side, side): n for side, n in pair.lengths.items()}
+    return pair.model_copy(update={"chosen": pair.rejected, "rejected": pair.chosen, "lengths": lengths})
+
+
+def _left(pair: Example, seed: int) -> Literal["chosen", "rejected"]:
+    """The same side of the pair as it leaves."""
+    side = left_side(pair.pd_id, seed)
+    return side if pair.state != "swapped" else "chosen" if side == "rejected" else "rejected"
 
 
 @dataclass(frozen=True)
@@ -83,11 +104,11 @@ class Picked:
 
 
 def pick(of: Strata, kept: Index, share: float, seed: int) -> Picked:
-    """The sample of the kept pairs in random order, then more of each issue, issue by issue."""
+    """The sample of the kept pairs in random order, then more of each issue, one of each in turn."""
     rng = np.random.default_rng([seed & 0xFFFFFFFF, 2])
     first = base(base(kept, of, share, seed), of, 1.0, seed, MOST)
     first = rng.permutation(first)
-    extra: list[int] = []
+    extra: list[list[int]] = []
     among = np.zeros(len(of.of), bool)
     among[kept] = True
     for number, (issue, state) in enumerate(of.names):
@@ -96,24 +117,29 @@ def pick(of: Strata, kept: Index, share: float, seed: int) -> Picked:
         rows = np.flatnonzero((of.of == number) & (among if state != "dropped" else ~among))
         have = int((of.of[first] == number).sum())
         rows = np.setdiff1d(rows, first)
-        extra += rng.choice(rows, min(len(rows), max(0, EXTRA - have)), replace=False).tolist()
-    return Picked([*first.tolist(), *extra], len(first))
+        extra.append(rng.choice(rows, min(len(rows), max(0, EXTRA - have)), replace=False).tolist())
+    more = [row for turn in zip_longest(*extra) for row in turn if row is not None]
+    return Picked([*first.tolist(), *more], len(first))
 
 
 def sheet(
     of: Strata, picked: Picked, shown: Sequence[Example], keys: dict[int, int], kept: Index, share: float, seed: int
 ) -> Spotcheck:
-    """The sheet; ``shown`` are the picked rows that the page holds, ``keys`` the hashes of their texts."""
+    """The sheet; ``shown`` are the rows that the page holds, ``keys`` the hashes of the picked ones' texts.
+
+    It ends before the first picked row that had no room: later ones may be shown for another reason, which makes them no sample.
+    """
     by_row = {r.row: r for r in shown}
     own = set(picked.rows[: picked.base])
     rows = [
         SheetRow(
             row=n, pd_id=by_row[n].pd_id, key=spelled(keys[n]), stratum=int(of.of[n]), base=n in own,
-            left=left_side(by_row[n].pd_id, seed),
+            left=_left(by_row[n], seed),
         )
-        for n in picked.rows if n in by_row
+        for n in takewhile(by_row.__contains__, picked.rows)
     ]  # fmt: skip
-    population = of.sizes(np.flatnonzero(of.of >= 0))
+    out = np.flatnonzero(np.isin(of.of, [i for i, (_, state) in enumerate(of.names) if state == "dropped"]))
+    population = of.sizes(kept) + of.sizes(out)
     counted = [[sum(r.stratum == i and r.base is b for r in rows) for b in (True, False)] for i in range(len(of.names))]
     made = [
         Stratum(issue=issue, state=state, population=int(population[i]), base=counted[i][0], extra=counted[i][1])

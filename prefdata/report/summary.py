@@ -10,20 +10,22 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from prefdata.decisions import ACTIONS, Decisions, Finding, Outcome, Signals
+from prefdata.decisions import ACTIONS, Decisions, Finding, Index, Outcome, Signals
 from prefdata.identity import content_keys
 from prefdata.pairs import Row
-from prefdata.report import examples, numbers, sheet
-from prefdata.report.balance import balance
+from prefdata.report import advice, examples, numbers, sheet
+from prefdata.report.balance import balance, groups, looked_for
 from prefdata.report.issues import issues_of, keys_of
 from prefdata.report.model import Example, FindingReport, Funnel, Length, Mark, Report, StageReport, Totals
 from prefdata.report.numbers import Mask, short
 from prefdata.report.parts import Dimension
+from prefdata.report.tokens import TOKENS, tokens
 from prefdata.report.verdict import verdict_of
 from prefdata.stage import Stage
 
 __all__ = ["Facts", "Row", "summarise"]
 UNEXPLAINED = "The stage gives no explanation of this word."
+_TOLD_ELSEWHERE = (TOKENS, "domain_balance")  # their findings stand in sections of their own
 FINDING_ROWS, ALL_FINDING_ROWS = 5, 60
 State = Literal["kept", "flagged", "swapped", "dropped"]
 STATES: tuple[State, ...] = ("kept", "flagged", "swapped", "dropped")
@@ -62,19 +64,21 @@ def summarise(facts: Facts) -> Report:
         stages.append(report)
         own += [*report.worst, *report.near_acted, *report.near_kept]
     own += [row for s in stages for f in s.findings for row in f.rows][:ALL_FINDING_ROWS]
-    strata = sheet.strata(keys, facts.decisions, facts.outcome)
+    strata = sheet.strata(keys, facts.stages, facts.decisions, facts.outcome)
     kept = np.flatnonzero(facts.outcome.kept & ~facts.marked)
     picked = sheet.pick(strata, kept, facts.sample, facts.seed)
-    shown = _examples(facts, names, keys, stages, own, picked.rows)
-    length, spread = _length(facts)
-    totals = _totals(facts)
+    sound, length, spread = _length(facts)
+    shown = _examples(facts, names, keys, stages, own, picked.rows, [d.key for d in spread])
+    totals, funnel = _totals(facts), _funnel(names, facts)
+    sizes = tokens(facts.signals, facts.stages, facts.decisions, sound, facts.outcome.kept)
     tally = {i.key: sum(r.listed and any(m.issue == i.key for m in r.marks) for r in shown.rows) for i in issues}
     return Report(
         prefdata=facts.version, action=facts.action, pipeline=facts.pipeline, config=dict(facts.config), seed=facts.seed,
         source=dict(facts.source), splits=dict(facts.splits), gates=[dict(g) for g in facts.gates], totals=totals,
         verdict=verdict_of(facts.action, facts.gates, bool(facts.source.get("partial")), totals, issues, stages),
-        funnel=_funnel(names, facts), issues=[i.model_copy(update={"embedded": tally[i.key]}) for i in issues],
-        stages=stages, length=length, balance=spread,
+        funnel=funnel, issues=[i.model_copy(update={"embedded": tally[i.key]}) for i in issues],
+        stages=stages, length=length, balance=spread, tokens=sizes,
+        advice=advice.advice(facts.action, facts.gates, totals, funnel, issues, stages, length, spread, sizes, looked_for(facts.signals)),
         spotcheck=sheet.sheet(strata, picked, shown.rows, _keys(facts.signals, picked.rows), kept, facts.sample, facts.seed), rows=shown.rows, rows_not_shown=shown.left_out, cut_at=shown.cut_at,
     )  # fmt: skip
 
@@ -132,6 +136,7 @@ def _stage(key: str, stage: Stage, made: Decisions, kept: Mask) -> StageReport:
         reasons={r: " ".join(stage.reasons.get(r, UNEXPLAINED).split()) for r in [*stage.reasons, *made.reasons]},
         findings=[_finding(key, f) for f in made.findings], what_if=what_if,
         histogram=numbers.histogram(made.score, made.score[kept[made.rows]], limit, drops, inclusive),
+        quiet=not acted.any() and not (made.findings and key not in _TOLD_ELSEWHERE),
         beyond_kept=int((over & ~counted).sum()) if over is not None else 0,
         worst=chosen.worst, near_acted=chosen.near_acted, near_kept=chosen.near_kept,
     )  # fmt: skip
@@ -157,8 +162,8 @@ def _keys(signals: Signals, rows: Sequence[int]) -> dict[int, int]:
     return dict(zip(living.index.tolist(), content_keys(living).tolist(), strict=True))
 
 
-def _length(facts: Facts) -> tuple[Length, list[Dimension]]:
-    """Word counts of the two answers; a missing count (a broken row) takes no part."""
+def _length(facts: Facts) -> tuple[Index, Length, list[Dimension]]:
+    """Word counts of the two answers; a missing count (a broken row) takes no part. And the rows that do, and their spread."""
     signals = facts.signals
     sound = np.zeros(len(signals), bool)
     for where, got in signals.batches(["pair.fault"]):
@@ -176,12 +181,19 @@ def _length(facts: Facts) -> tuple[Length, list[Dimension]]:
         before=first, after=then, rule_before=numbers.rule(first), rule_after=numbers.rule(then),
         histogram=numbers.histogram(before, after),
     )  # fmt: skip
-    return length, balance(signals, np.flatnonzero(sound), facts.outcome.kept, before, facts.outcome.swapped)
+    rows, wanted = np.flatnonzero(sound), [f.wanted for made in facts.decisions for f in made.findings if f.wanted]
+    return rows, length, balance(signals, rows, facts.outcome.kept, before, facts.outcome.swapped, _named(facts), wanted)
+
+
+def _named(facts: Facts) -> str:
+    """The column that ``domain_balance`` was given, if any."""
+    given = (str(getattr(s, "column", "auto")) for s in facts.stages if s.name() == "domain_balance")
+    return next((name for name in given if name != "auto"), "")
 
 
 def _examples(
     facts: Facts, names: Sequence[str], keys: Sequence[Sequence[str]], stages: Sequence[StageReport], own: Sequence[int],
-    judged: Sequence[int],
+    judged: Sequence[int], dimensions: Sequence[str],
 ) -> examples.Shown:  # fmt: skip
     """Choose the rows, read them once and say what every stage said of them."""
     strata = []
@@ -203,11 +215,13 @@ def _examples(
         for row in finding.rows:
             of_findings.setdefault(row, []).append(finding.key)
     outcome = facts.outcome
+    beside = [p for some in peers.values() for p in some]
+    of = groups(facts.signals, [*wanted, *judged, *beside], _named(facts), dimensions) if dimensions else {}
 
     def make(row: Row, cut: int, listed: bool) -> Example:
         at = row.row
         state = STATES[3 if outcome.stage[at] >= 0 else 2 if outcome.swapped[at] else 1 if outcome.flagged[at] else 0]
         marks: list[Mark] = found.get(at, [])
-        return examples.example(row, cut, listed, state, marks, of_findings.get(at, []))
+        return examples.example(row, cut, listed, state, marks, of_findings.get(at, []), of.get(at, {}))
 
     return examples.examples(wanted, len(dict.fromkeys(own)), judged, peers, facts.read, make)

@@ -10,7 +10,7 @@ from prefdata.decisions import Finding
 from prefdata.report.model import FindingReport, Issue, StageReport, Totals, Verdict
 
 WORDED = {"<=": "at most", ">=": "at least", "<": "below", ">": "above"}
-_ALWAYS = ("length_not_checked", "contamination_not_checked")
+_ALWAYS = ("length_not_checked", "contamination_not_checked", "baseline_differs")
 _IF_ANY = (
     "shared_prompts", "files_not_read", "kto_rows", "evaluation_prompts", "margin_unknown", "label_smoothing",
     "noise_rate", "noise_rate_above", "noise_rate_unknown", "noise_rate_verified", "vote_says_nothing",
@@ -49,7 +49,7 @@ def verdict_of(
         sentence += f"; the main cause of drops is {most.reason} ({most.actions['drop']:,})"
     if failed:
         notes.append(sentence + ".")
-        told = "; ".join(_gate(g) for g in failed)
+        told = "; ".join(gate_told(g) for g in failed)
         sentence = f"Gate failed: {told}" if len(failed) == 1 else f"{len(failed)} gates failed: {told}"
     if partial:
         notes.insert(0, f"Partial: only the first {totals.source_rows:,} rows were read (--limit).")
@@ -61,8 +61,8 @@ def verdict_of(
     return Verdict(status=status, partial=partial, sentence=sentence + ".", notes=notes)
 
 
-def _gate(gate: Mapping[str, Any]) -> str:
-    """``too_similar is 18.1 %, wanted at most 5 %``."""
+def gate_told(gate: Mapping[str, Any]) -> str:
+    """What a gate found, as a sentence: ``too_similar is 18.1 %, wanted at most 5 %``."""
     parts = re.fullmatch(r"\s*(.+?)\s*(<=|>=|<|>)\s*(.+?)\s*", str(gate["gate"]))
     got = gate.get("text", gate.get("value"))
     if not parts:

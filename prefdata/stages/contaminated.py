@@ -56,7 +56,7 @@ class Contaminated(Stage):
         "contaminated": "The prompt is, but for a few words, one of an evaluation set; the findings say of which file. Leave"
         " it out, or do not report results on that set.",
     }
-    measured: ClassVar[frozenset[str]] = frozenset({"against"})  # only whether there is any
+    measured: ClassVar[frozenset[str]] = frozenset()  # of ``against`` only whether there is any: see depends_on
     drops: ClassVar[Literal["above", "below"] | None] = "above"
     scale: ClassVar[str] = "Jaccard index of word pairs with the nearest prompt of the evaluation sets, 0-1"
 
@@ -66,9 +66,9 @@ class Contaminated(Stage):
     action: Literal["drop", "flag"] = "drop"
 
     def depends_on(self) -> str:
-        """Nothing that ``measure`` reads; an evaluation set that cannot be read is told here, before the work."""
+        """Whether there is any set to compare with; one that cannot be read is told here, before the work."""
         self._evaluations()
-        return ""
+        return "prompts" if self.against else ""
 
     def measure(self, pairs: Pairs) -> pa.Table:
         """Hashes of the user's last turn, of nothing where it is the whole prompt: its form, its content, its words."""

@@ -22,6 +22,7 @@ from prefdata.stage import Stage
 
 _SHOWN, _ROWS = 20, 50
 _OWN = "domain_balance"
+_ASKED = "the target is"
 
 
 class DomainBalance(Stage):
@@ -58,6 +59,7 @@ class DomainBalance(Stage):
     }
     measured: ClassVar[frozenset[str]] = frozenset({"by", "column", "encoder", "keep_by"})
     train_only: ClassVar[bool] = True
+    judged: ClassVar[bool] = False
 
     by: Literal["auto", "column", "language", "cluster"] = "auto"
     column: str = "auto"
@@ -149,7 +151,7 @@ class DomainBalance(Stage):
             out.findings.append(_not_reached(counts, "no row has a domain that it names"))
             out.findings += _shares(signals, found, "", wanted, counts)
             return out
-        aim = "equal shares would be" if self.target is None and self.max_share is None else "the target is"
+        aim = "equal shares would be" if self.target is None and self.max_share is None else _ASKED
         mix, now = Mix(wanted[among], self.max_deviation, self.max_share), counts[among]
         before = _deviation(found, among, mix, now, "all")
         after: list[Finding] = []
@@ -255,12 +257,13 @@ def _shares(signals: Signals, found: Domains, aim: str, wanted: Floats, kept: In
     n = int(counts.sum())
     shown = len(counts) if len(counts) <= _SHOWN else _SHOWN - 1
     for i, name in enumerate(_slugs(found.names[:shown])):
-        goal = f"{aim} {100 * wanted[i]:.3g} %" if wanted[i] > 0 else "outside of the target"
+        told = f"{aim} {100 * wanted[i]:.3g} %" if wanted[i] > 0 else "outside of the target"
         stay = f"; {kept[i]:,} stay ({100 * kept[i] / kept.sum():.3g} %)" if kept.sum() < n else ""
-        text = f"{found.called(i)}: {counts[i]:,} of {n:,} pairs; {goal}{stay}"
+        text = f"{found.called(i)}: {counts[i]:,} of {n:,} pairs; {told}{stay}"
         rows = tuple(signals.index[np.flatnonzero(found.of == i)[:_ROWS]].tolist())
         share = float(counts[i] / n)
-        yield _naming(Finding(f"share.{name}", round(share, 6), n, text, *wilson(share, n), rows=rows), found, i)
+        goal = (found.source, found.names[i], float(wanted[i])) if aim == _ASKED and wanted[i] > 0 else None
+        yield _naming(Finding(f"share.{name}", round(share, 6), n, text, *wilson(share, n), rows=rows, wanted=goal), found, i)
     if shown < len(counts):
         share = float(counts[shown:].sum() / n)
         text = f"the {len(counts) - shown:,} smaller domains together; {aim} {100 * wanted[shown:].sum():.3g} %"

@@ -27,7 +27,7 @@ OWN_SMOOTHING = ("robust", "exo_pair", "aot", "aot_unpaired")  # losses of TRL t
 class Settings(BaseModel):
     """The keys of a recipe, named as TRL and transformers name them where they have the thing. ``None`` is decided by model, set and machine."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     model: str
     """Folder or hub name of the model to train."""
@@ -42,6 +42,7 @@ class Settings(BaseModel):
     lora_alpha: float | None = Field(None, gt=0)
     """Default twice the rank."""
     lora_dropout: float = Field(0.0, ge=0, lt=1)
+    """Of the adapters."""
     lora_targets: str | list[str] = "all-linear"
     """Modules that get adapters, as peft takes them."""
     pad_token: str | None = None
@@ -54,7 +55,9 @@ class Settings(BaseModel):
     loss_type: list[str] = ["sigmoid"]
     """Any that TRL has; several are added up."""
     loss_weights: list[float] | None = None
+    """One for each of several losses; default 1 each."""
     beta: float = Field(0.1, ge=0)
+    """How strongly the model is held to its reference; in the unit of the loss."""
     beta_schedule: str | None = None
     """linear:0.05->0.2: beta moves in a line from the first step to the last."""
     label_smoothing: float | None = Field(None, ge=0, le=0.5)
@@ -65,11 +68,15 @@ class Settings(BaseModel):
     learning_rate: float | None = Field(None, gt=0)
     """Default 5e-7 for all weights, 1e-5 for adapters."""
     lr_scheduler_type: Literal["linear", "cosine", "constant", "constant_with_warmup"] = "linear"
+    """How the rate goes down after the warm-up."""
     warmup_ratio: float = Field(0.1, ge=0, le=1)
+    """Share of the steps over which the rate goes up."""
     optim: str = "adamw_torch"
     """Any that transformers has."""
     weight_decay: float = Field(0.0, ge=0)
+    """Of the optimiser."""
     max_grad_norm: float = Field(1.0, gt=0)
+    """Gradients are clipped at this norm."""
     clip_percentile: float | None = Field(None, gt=0, lt=100)
     """Clip at this percentile of the gradient norms so far instead (AutoClip), never above max_grad_norm."""
     layer_decay: float | None = Field(None, gt=0, le=1)
@@ -77,6 +84,7 @@ class Settings(BaseModel):
     lr_groups: dict[str, float] = {}
     """Learning rates of parameters whose name matches a regular expression; the first match counts."""
     num_train_epochs: float = Field(1.0, gt=0)
+    """Passes over the pairs."""
     max_steps: int | None = Field(None, ge=1)
     """Optimiser steps; overrides num_train_epochs."""
     batch_size: int = Field(32, ge=1)
@@ -86,7 +94,9 @@ class Settings(BaseModel):
     gradient_checkpointing: bool | None = None
     """Default on from 1 billion parameters up."""
     seed: int = Field(0, ge=0, lt=2**32)
+    """Of the order, the adapters and dropout."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    """auto: a GPU where torch sees one."""
 
     max_length: int | None = Field(None, ge=2)
     """Tokens of prompt and answer; default that of token_length in the cleaned set, else 1024, never beyond the model's positions."""
@@ -103,13 +113,16 @@ class Settings(BaseModel):
     replay_share: float = Field(0.1, gt=0, le=0.5)
     """Texts a step, as a share of its pairs."""
     replay_weight: float = Field(1.0, gt=0)
+    """Of the loss of the texts."""
 
     logging_steps: int | None = Field(None, ge=1)
+    """Steps between two lines; default a fiftieth of the run, 10 at most."""
     eval_steps: int | None = Field(None, ge=1)
     """Default about ten evaluations a run."""
     probes: int = Field(4, ge=0, le=64)
     """Prompts whose answers are generated at the start and at each evaluation."""
     probe_tokens: int = Field(64, ge=1)
+    """Tokens of an answer to a probe, at most."""
     guards: Literal["stop", "warn", "off"] = "stop"
     """What a tripped guard does; warn only tells. What is certain (a number that is not finite) always stops."""
     on_spike: Literal["warn", "stop", "rollback"] = "warn"
@@ -119,12 +132,15 @@ class Settings(BaseModel):
     early_stop: list[str] = []
     """Conditions such as accuracy<0.01 (improved by less over `patience` evaluations) joined by `early_stop_rule`."""
     early_stop_rule: Literal["any", "all"] = "any"
+    """Whether any or all conditions must hold."""
     patience: int = Field(3, ge=1)
+    """Evaluations that early_stop waits for."""
     average: str | None = None
     """last:3 or best:3: the mean of these checkpoints, evaluated beside the best one."""
     forgetting: str | None = None
     """File of neutral texts for the forgetting probe; default a short one that is shipped."""
     save_total_limit: int = Field(3, ge=1)
+    """Checkpoints that are kept."""
     report_to: list[str] = []
     """Trackers beside metrics.jsonl: trackio, wandb, mlflow, tensorboard."""
 

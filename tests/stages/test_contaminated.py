@@ -283,6 +283,6 @@ def test_an_evaluation_set_of_short_prompts_alone(against, tmp_path):
 
 
 def test_the_documented_columns_are_those_that_are_read():
-    page = (Path(__file__).parents[2] / "docs/decontamination.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs/how-to/decontamination.md").read_text("utf-8")
     told = page[page.index("holds a prompt is taken:") : page.index("It may be text")]
     assert re.findall(r"`(\w+)`", told.replace("(with `input`", "")) == list(_KNOWN)

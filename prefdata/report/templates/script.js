@@ -8,14 +8,21 @@
   const theme = by("theme"), name = () => { theme.textContent = dark() ? "Light theme" : "Dark theme"; };
   theme.addEventListener("click", () => { root.dataset.theme = dark() ? "light" : "dark"; name(); });
   name();
-  addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((d) => { d.open = true; }));
-  by("copy").addEventListener("click", async () => {
+  addEventListener("beforeprint", () => document.querySelectorAll("details:not(.quiet)").forEach((d) => { d.open = true; }));
+  by("copy")?.addEventListener("click", async () => {
     const facts = by("facts"), config = facts.querySelector("pre").textContent;
     const lines = [...facts.querySelectorAll("tr")].map((r) => [...r.cells].map((c) => c.textContent).join("\t"));
     facts.querySelectorAll("dt").forEach((t) => lines.push(`${t.textContent}: ${t.nextElementSibling.textContent}`));
     try { await navigator.clipboard.writeText(`${lines.join("\n")}\n\n${config}\n`); by("copy").textContent = "Copied"; }
     catch { getSelection().selectAllChildren(facts); by("copy").textContent = "Selected: press Ctrl+C"; }
   });
+  const unfold = () => { // a stage that found nothing, or a word's meaning, may lie folded
+    const at = location.hash.startsWith("#rows?") ? null : by(location.hash.slice(1));
+    for (let e = at; e; e = e.parentElement) if (e.tagName === "DETAILS") e.open = true;
+    if (at) at.scrollIntoView();
+  };
+  addEventListener("hashchange", unfold);
+  if (location.hash) unfold();
   if (!by("data")) return;
 
   // -------------------------------------------------------------- rows: data and text
@@ -87,6 +94,17 @@
     }]);
   }
 
+  // -------------------------------------------------------------- a text that a stage's card cuts
+  document.querySelectorAll("button.whole").forEach((b) => b.addEventListener("click", () => {
+    const box = b.previousElementSibling, r = rows.get(Number(b.dataset.row)), cut = r.lengths && r.lengths[b.dataset.side];
+    box.replaceChildren();
+    put(box, r[b.dataset.side]);
+    if (cut) box.append(make("span", "more", ` … cut: the text has ${count(cut)} characters`));
+    box.tabIndex = -1;
+    box.focus();
+    b.remove();
+  }));
+
   // -------------------------------------------------------------- a card
   const place = (r) => `${r.pd_id === String(r.row) ? "" : `pd_id ${r.pd_id} · `}${r.file}${r.line === undefined ? "" : `:${r.line}`}${r.columns && r.columns.id ? ` · id ${r.columns.id}` : ""}`;
   function block(parent, label, r, side) {
@@ -134,7 +152,7 @@
     if (passed.length) list.append(make("li", "muted", `no objection: ${passed.join(" · ")}`));
     if (list.children.length) e.append(list);
     if (r.detail) e.append(make("p", "detail", r.detail));
-    if (r.state === "swapped") e.append(make("p", "muted", "Shown as read; the swap turns the two sides round."));
+    if (r.state === "swapped") e.append(make("p", "muted", r.turned ? "Shown as it leaves, with the two sides swapped." : "Shown as read; the swap turns the two sides round."));
     if (r.raw !== undefined) { block(e, "Line as read", r, "raw"); return e; }
     block(e, "Prompt", r, "prompt");
     const [c, j] = sides(e, r), note = make("p", "muted");
@@ -165,8 +183,12 @@
     return e;
   }
 
+  const watch = (c) => { if (waiting.has(c)) seen.observe(c); };
+  window.prefdata = { data, rows, by, make, count, block, pairUp, card, watch }; // for the spot-check
+  if (!by("filters")) return;
+
   // -------------------------------------------------------------- filter, sort, page; the address keeps them
-  const form = by("filters"), KEYS = ["issue", "stage", "action", "text", "sort", "finding", "row", "page"];
+  const form = by("filters"), KEYS = ["issue", "stage", "action", "group", "text", "sort", "finding", "row", "page"];
   const listed = data.rows.filter((r) => r.listed);
   const hay = new Map(listed.map((r) => [r.row, [r.pd_id, r.prompt, r.chosen, r.rejected, r.raw, r.detail, r.file, ...Object.values(r.columns || {})].join("\n").toLowerCase()]));
   const RANK = ["dropped", "swapped", "flagged", "kept"];
@@ -178,11 +200,12 @@
     if (state.issue && !of(r).length) return false;
     if (state.stage && !of(r).some((m) => m.action !== "keep" || ["high", "low"].includes(state.sort))) return false;
     if (state.action && r.state !== state.action) return false;
+    if (state.group && !Object.entries(r.groups || {}).some(([k, v]) => `${k}:${v}` === state.group)) return false;
     if (state.finding && !(r.findings || []).includes(state.finding)) return false;
     return !state.text || hay.get(r.row).includes(state.text.toLowerCase());
   }
   function show() {
-    for (const k of ["issue", "stage", "action", "text", "sort"]) form.elements[k].value = state[k] || "";
+    for (const k of ["issue", "stage", "action", "group", "text", "sort"]) if (form.elements[k]) form.elements[k].value = state[k] || "";
     const scored = Boolean(state.issue || state.stage);
     for (const o of form.elements.sort.options) o.disabled = ["high", "low"].includes(o.value) && !scored;
     let found = listed.filter(matches);
