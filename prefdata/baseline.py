@@ -58,7 +58,8 @@ class Baseline:
 
 def stages_of(config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Parameters by stage, out of a pipeline that was written out; a stage of the user's own is called by its file."""
-    return {Path(name).stem if name.endswith(".py") else name: given for s in config["stages"] for name, given in s.items()}
+    named = [(name, given) for stage in config["stages"] for name, given in stage.items()]
+    return {Path(name).stem if name.endswith(".py") else name: given for name, given in named}
 
 
 def _short(value: Any) -> str:
@@ -120,4 +121,5 @@ def check(
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Every gate that was asked for, and those that the baseline implies; ``found`` are the reason words of this run."""
     more = before.implied(pipeline, found, tolerance) if before else []
-    return [g.check(counts, total, before and before.rates) for g in (*pipeline.gates, *more)]
+    held = before.rates if before else None
+    return [g.check(counts, total, held) for g in (*pipeline.gates, *more)]

@@ -149,13 +149,13 @@ def _with_texts(a: Side, b: Side, rows: Sequence[RowExample]) -> list[RowExample
 def _sentence(about: tuple[Compared, Compared], kinds: Sequence[RowKind], told: Sequence[Rate], same: int) -> str:
     """What a reader takes away, in one sentence or two."""
     a, b = about
-    found = [f"{k.title} {k.all:,}" for k in kinds if k.all]
+    found = "; ".join(f"{k.title}: {k.all:,}" for k in kinds if k.all)
     moved = [r.name for r in told if r.beyond]
     rates = f" More than chance: {', '.join(moved[:5])}{' ...' if len(moved) > 5 else ''}." if moved else ""
     if not found:
         flagged = "" if all(not r.change for r in told) else " Other pairs are flagged."
         return f"No pair differs: all {same:,} are in both, and kept or dropped alike.{flagged}{rates}"
-    return f"{same:,} of {b.pairs - b.broken:,} sound pairs of {b.name} are in {a.name} as they are; {'; '.join(found)}.{rates}"
+    return f"{same:,} of {b.pairs - b.broken:,} sound pairs of {b.name} are in {a.name} as they are. {found[0].upper()}{found[1:]}.{rates}"
 
 
 def _about(side: Side) -> Compared:

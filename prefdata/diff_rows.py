@@ -51,8 +51,8 @@ def told(side: Side, row: int, found: Mapping[str, Any] | None) -> Texts:
 def _reported(side: Side, rows: Sequence[int]) -> dict[int, dict[str, Any]]:
     wanted = set(rows)
     found = {e.row: e.model_dump() for e in side.report.rows if e.row in wanted and e.raw is None}
-    for held in found.values():  # the report shows pairs as read
-        if held["state"] == "swapped":
+    for row, held in found.items():  # the report shows pairs as read
+        if side.turned[row]:
             held["chosen"], held["rejected"] = held["rejected"], held["chosen"]
             names = {"chosen": "rejected", "rejected": "chosen"}
             held["lengths"] = {names.get(k, k): v for k, v in held["lengths"].items()}

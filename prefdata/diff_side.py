@@ -25,7 +25,7 @@ AGAIN = "Run prefdata again with --overwrite."
 
 @dataclass
 class Side:
-    """All pairs of a run, by row number: keys, outcome, why dropped (an index into ``words``; -1: kept), words, scores by stage."""
+    """All pairs of a run, by row number: keys (as they leave: ``turned`` pairs the other way round), outcome, why dropped (an index into ``words``; -1: kept), words, scores by stage."""
 
     name: str
     out: Path
@@ -33,6 +33,7 @@ class Side:
     manifest: dict[str, Any]
     report: Report
     keys: Keys
+    turned: Mask
     why: npt.NDArray[np.int32]
     words: list[str]
     lengths: dict[str, Numbers] = field(repr=False)
@@ -81,7 +82,6 @@ def _side(
     swap = action == _place(actions, "swap")
     np.logical_xor.at(turned, rows[swap], True)
     kept = why < 0
-    turned &= kept
     sound = np.ones(n, bool)
     keys = []
     for key in SIDE_KEYS:
@@ -91,7 +91,7 @@ def _side(
     has = np.isfinite(score)
     prompt, chosen, rejected = (signals[f"pair.{s}_words"].to_numpy().astype(np.float32) for s in SIDES)
     return Side(
-        name, out, audited_here, manifest, report, Keys(keys[0], *_turn(keys[1], keys[2], turned), sound, kept), why, words,
+        name, out, audited_here, manifest, report, Keys(keys[0], *_turn(keys[1], keys[2], turned), sound, kept), turned, why, words,
         dict(zip(SIDES, (prompt, *_turn(chosen, rejected, turned)), strict=True)),
         {s: score[has & (stage == i)] for i, s in enumerate(stages) if s},
     )  # fmt: skip

@@ -92,14 +92,16 @@ def lacking(task: MeasureTask, note: dict[str, Any] | None) -> str | None:
 
 def _led_on(tasks: Sequence[MeasureTask], notes: Sequence[dict[str, Any] | None]) -> list[Measured] | None:
     """What a run that began as this one does has noted after later rows had led it to another reading or form."""
-    there = [note for note in notes if note is not None]
-    same = len(there) == len(tasks) and all(n["key"]["began"] == t.key["began"] for n, t in zip(there, tasks, strict=True))
-    bases = [(n["key"]["base"], t.key["base"]) for n, t in zip(there, tasks, strict=True)] if same else []
-    led = [any(was.get(k) != now[k] for k in ("reading", "form")) for was, now in bases]
-    if not led or not all(led) or any(was.get(k) != v for was, now in bases for k, v in now.items() if k not in ("reading", "form")):
-        return None
-    chat = [was["form"] == "chat" != now["form"] for was, now in bases]
-    return [Measured(**{**n["measured"], "needs_chat": c}) for n, c in zip(there, chat, strict=True)]
+    out = []
+    for task, note in zip(tasks, notes, strict=True):
+        if note is None or note["key"]["began"] != task.key["began"]:
+            return None
+        was, now = note["key"]["base"], task.key["base"]
+        other = {k for k in now if was.get(k) != now[k]}
+        if not other or other - {"reading", "form"}:
+            return None
+        out.append(Measured(**{**note["measured"], "needs_chat": was["form"] == "chat" != now["form"]}))
+    return out
 
 
 def _of_new_sets(
@@ -143,7 +145,7 @@ def _tasks(
 
 def _measure(
     machine: Engine, tasks: list[MeasureTask], notes: Sequence[dict[str, Any] | None], pipeline: Pipeline, tell: Progress
-) -> list[Measured]:
+) -> list[Measured]:  # fmt: skip
     """What is known of each chunk, measuring those that no earlier run has measured."""
     both = enumerate(zip(tasks, notes, strict=True))
     measured = {i: Measured(**note["measured"]) for i, (task, note) in both if note and not lacking(task, note)}

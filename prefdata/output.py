@@ -205,8 +205,8 @@ def card(
         *(f'{name} = load_dataset("path/to/this/folder", "{name}")' for name in there),
         "```", "", *(line for name in there for line in (_BESIDE[name], "")), *_for_trainers(report, columns),
         *(NO_LICENSE if license is None else []),
-        "`audit/`, `spotcheck.csv` and `report.html` may hold personal or harmful text of dropped rows. To upload without them:",
-        "", "```console", '$ hf upload NAME . --repo-type dataset --exclude "audit/*" "spotcheck.csv" "report.html"', "```", "",
+        "`audit/`, `spotcheck.csv`, `report.html` and `review.html` may hold personal or harmful text of dropped rows. To upload without them:",
+        "", "```console", '$ hf upload NAME . --repo-type dataset --exclude "audit/*" "spotcheck.csv" "report.html" "review.html"', "```", "",
     ]  # fmt: skip
     return "\n".join(lines)
 

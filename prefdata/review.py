@@ -15,6 +15,7 @@ from prefdata.errors import InputError
 from prefdata.files import put
 from prefdata.intervals import wilson
 from prefdata.report.model import Report
+from prefdata.report.render import visible
 from prefdata.review_file import (
     PLACE,
     Agreement,
@@ -89,7 +90,7 @@ def take(out: Path, report: Report, files: Sequence[Path], reviewer: str | None,
         (out / PLACE).rename(out / f"audit/review-{read(out / PLACE)[0].sheet[:40]}.json")
     put(out / PLACE, made.model_dump_json(indent=1) + "\n")
     told = [
-        f"{name} judged {n} pair{'' if n == 1 else 's'} more than once, differently: the later verdict counts"
+        f"{visible(name)} judged {n} pair{'' if n == 1 else 's'} more than once, differently: the later verdict counts"
         for name, n in again.items()
     ]
     return Imported(made, tuple(told))

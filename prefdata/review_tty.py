@@ -135,7 +135,11 @@ def _card(
     sides = ["chosen", "rejected"] if not hidden or place.left == "chosen" else ["rejected", "chosen"]
     titles = ["1 LEFT", "2 RIGHT"] if hidden else ["CHOSEN", "REJECTED"]
     why = "" if hidden or place.issue is None else f"   {place.state}: {visible(place.issue)}"
-    lines = [f"── {at + 1} of {len(places)}   pair {visible(pair.pd_id)}{why}", "", *_text("PROMPT", pair, "prompt", FOLD if not whole else 0)]
+    lines = [
+        f"── {at + 1} of {len(places)}   pair {visible(pair.pd_id)}{why}",
+        "",
+        *_text("PROMPT", pair, "prompt", FOLD if not whole else 0),
+    ]
     for title, side in zip(titles, sides, strict=True):
         lines += ["", *_text(title, pair, side)]
     question = _DROPPED if place.state == "dropped" else _BETTER if hidden else _FIT

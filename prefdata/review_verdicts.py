@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 from prefdata.errors import InputError, near_or_all
+from prefdata.report.render import visible
 from prefdata.report.sheet import left_side
 from prefdata.review_file import Said
 from prefdata.review_sheet import Place
@@ -58,7 +59,7 @@ def read(path: Path, sheet: Sheet, reviewer: str | None, bad: Bad) -> list[tuple
     if {"row", "key", "mode", "verdict", "sheet"} <= names:
         return list(_each(path, rows, sheet, usual, bad, _verdict))
     if not {"pd_id", "left", "right", "verdict"} <= names:
-        what = f"has no columns of a verdict file: {', '.join(sorted(names))[:200] or 'nothing'}"
+        what = f"has no columns of a verdict file: {visible(', '.join(sorted(names))[:200]) or 'nothing'}"
         hint = "Give what review.html exported (JSONL or CSV), or spotcheck.csv with its verdict column filled."
         raise InputError(what, where=f"{path}:1", hint=hint)
     filled = [(line, row) for line, row in rows if isinstance(row, str) or (row.get("verdict") or "").strip()]
@@ -155,7 +156,7 @@ def _verdict(row: dict[str, Any], sheet: Sheet, usual: str) -> tuple[Place, Said
         number = int(number)
     place = sheet.places.get(number) if isinstance(number, int) and not isinstance(number, bool) else None
     if place is None:
-        raise ValueError(f"the sheet of this run has no row {str(number)[:40]}")
+        raise ValueError(f"the sheet of this run has no row {visible(str(number)[:40])}")
     if row["key"] != place.key:
         raise ValueError(f"the texts of row {number} are not those that were judged (their key is another)")
     return place, _said(place, row["mode"], row["verdict"], row, usual)

@@ -67,7 +67,14 @@ def clean(source: Any, out: str | os.PathLike[str], pipeline: str | Pipeline | N
 
 def _ready(given: str | Pipeline | None, options: Mapping[str, Any]) -> tuple[Pipeline, Options]:
     """The pipeline and the options of a call from Python."""
-    words = {"gate": "gates", "set": "sets", "only": "only", "skip": "skip", "against": "against", "verdicts": "verdicts"}
+    words = {
+        "gate": "gates",
+        "set": "sets",
+        "only": "only",
+        "skip": "skip",
+        "against": "against",
+        "verdicts": "verdicts",
+    }
     known = [*words, "min_margin", *(f.name for f in fields(Options))]
     for name in options:
         if name not in known:
@@ -199,16 +206,21 @@ def _write_dataset(
 
 
 def _manifest(
-    result: Result, pipeline: Pipeline, options: Options, files: dict[str, str], hints: dict[str, Any], about: dict[str, Any]
+    result: Result,
+    pipeline: Pipeline,
+    options: Options,
+    files: dict[str, str],
+    hints: dict[str, Any],
+    about: dict[str, Any],
 ) -> dict[str, Any]:
     """What ``manifest.json`` holds; ``train`` are hints for a trainer; ``run`` alone may differ between two runs of the same data."""
     report = result.report
-    applied = {"verdicts": s.record() for s in pipeline.stages if hasattr(s, "record")}
+    applied = [s.record() for s in pipeline.stages if hasattr(s, "record")]
     status = "empty" if not result.counts["kept"] else "complete" if result.ok else "gate_failed"
     return {
         "schema_version": 1, "prefdata": report.prefdata, "action": result.action, "status": status, "input": report.source,
         "counts": result.counts, "splits": result.splits, "gates": result.gates, "rates": result.rates, "seed": report.seed,
-        "stages": result.by_stage, "config": report.config, "options": options.settings(), "train": hints, "files": files, **applied, "run": about,
+        "stages": result.by_stage, "config": report.config, "options": options.settings(), "train": hints, "files": files, **({"verdicts": applied[0]} if applied else {}), "run": about,
     }  # fmt: skip
 
 

@@ -88,7 +88,7 @@ def measured(parts: Mapping[str, Any]) -> Iterator[str]:
     n, reused = parts["measured"], parts["reused"]
     if reused or parts["why"]:
         why = f": {parts['why']}" if n and parts["why"] else ""
-        yield f" measured {n:,} of {n + reused:,} parts, {reused:,} from an earlier run{why}"
+        yield f" measured {n:,} of {n + reused:,} part{'s' if n + reused > 1 else ''}, {reused:,} from an earlier run{why}"
 
 
 def table_of(result: Result, title: str, inputs: Sequence[str]) -> Iterator[str]:

@@ -46,7 +46,19 @@ def make(home: Path) -> None:
     sample, cleaned = where / "sample", where / "cleaned"
     prefdata("audit", SAMPLE, str(sample), "--overwrite")
     shutil.rmtree(home / "cleaned", ignore_errors=True)
-    prefdata("clean", SAMPLE, str(cleaned), "-p", "full", "--split", "test=0.1", "--gate", "kept>=60%", "--gate", "likely_flipped<=5%")
+    prefdata(
+        "clean",
+        SAMPLE,
+        str(cleaned),
+        "-p",
+        "full",
+        "--split",
+        "test=0.1",
+        "--gate",
+        "kept>=60%",
+        "--gate",
+        "likely_flipped<=5%",
+    )
     prefdata("diff", str(sample), str(cleaned), "--html", str(where / "diff.html"))
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder) / f"{who}.jsonl" for who in ("anna", "li")]

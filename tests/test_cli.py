@@ -753,7 +753,7 @@ def test_the_card_says_how_to_load_and_what_to_hold_back(cli, rows, tmp_path):
     assert (
         "3 preference pairs" in text
         and "load_dataset" in text
-        and '--exclude "audit/*" "spotcheck.csv" "report.html"' in text
+        and '--exclude "audit/*" "spotcheck.csv" "report.html" "review.html"' in text
     )
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 import resource
+import shutil
 import subprocess
 import sys
 
@@ -74,7 +75,9 @@ def test_each_kind_of_difference_is_counted_once(cli, sets):
     assert {c["name"]: (c["a"], c["b"], c["change"]) for c in found["counts"]} == {
         "pairs": (19, 18, -1), "kept": (17, 16, -1), "dropped": (2, 2, 0), "broken": (1, 2, 1),
     }  # fmt: skip
-    assert found["sentence"].startswith("10 of 16 sound pairs of b are in a as they are; only in a 3; only in b 1;")
+    assert found["sentence"].startswith(
+        "10 of 16 sound pairs of b are in a as they are. Only in a: 3; only in b: 1; label swapped: 1;"
+    )
 
 
 def test_the_accounts_of_both_sides_add_up(cli, sets):
@@ -133,38 +136,70 @@ def test_pairs_that_another_pipeline_keeps_have_moved_with_their_reason(cli, set
     assert kinds(back)["kept_to_dropped"] == (1, None)
 
 
-def test_a_label_that_a_stage_turned_round_is_a_swapped_label(cli, tmp_path):
-    stage = tmp_path / "turn.py"
-    stage.write_text('''
+OWN_STAGE = '''
 from prefdata.stage import Decisions, Pairs, Signals, Stage
 import pyarrow as pa
 import numpy as np
 
-class Turn(Stage):
-    """Turns row 3 round.
+class {name}(Stage):
+    """Marks rows by number.
 
     Why it matters: a test. How it decides: by number. What it misses: all else.
     """
 
-    reasons = {"turned": "Row 3."}
+    reasons = {{"marked": "By number."}}
 
     def measure(self, pairs: Pairs) -> pa.Table:
-        return pa.table({"one": np.ones(len(pairs), np.int8)})
+        return pa.table({{"one": np.ones(len(pairs), np.int8)}})
 
     def decide(self, signals: Signals) -> Decisions:
         made = Decisions(signals.index)
-        made.mark(signals.index == 3, "swap", "turned")
+        made.mark(np.isin(signals.index, {rows}), "{action}", "marked")
         return made
-''')
-    (tmp_path / "turn.yaml").write_text("stages:\n  - malformed\n  - ./turn.py\n")
+'''
+
+
+def test_a_label_that_a_stage_turned_round_is_a_swapped_label(cli, tmp_path):
+    """Row 3 leaves turned round; row 4 was turned round and then dropped, and stands so among the dropped."""
+    for name, rows, action in (("turn", [3, 4], "swap"), ("take", [4], "drop")):
+        (tmp_path / f"{name}.py").write_text(OWN_STAGE.format(name=name.capitalize(), rows=rows, action=action))
+    (tmp_path / "turn.yaml").write_text("stages:\n  - malformed\n  - ./turn.py\n  - ./take.py\n")
     (tmp_path / "plain.yaml").write_text("stages:\n  - malformed\n")
     source = write_lines(tmp_path / "in.jsonl", SAME)
     for name in ("plain", "turn"):
         prefdata.clean(str(source), tmp_path / name, pipeline=str(tmp_path / f"{name}.yaml"), workers=1)
-    found = told(cli("diff", tmp_path / "plain", tmp_path / "turn", "--json"))
-    assert kinds(found)["swapped"] == (1, 1) and found["same"] == 9
-    row = next(r for r in found["rows"] if r["kind"] == "swapped")
-    assert row["b"]["row"] == 3 and row["b"]["chosen"] == SAME[3]["rejected"] == row["a"]["rejected"]
+    prefdata.audit(str(source), tmp_path / "audit", pipeline=str(tmp_path / "turn.yaml"), workers=1)
+    for other in ("turn", "audit"):
+        found = told(cli("diff", tmp_path / "plain", tmp_path / other, "--json"))
+        assert kinds(found)["swapped"] == (2, 1) and kinds(found)["kept_to_dropped"] == (1, None) and found["same"] == 8
+        turned = {r["b"]["row"]: r for r in found["rows"] if r["kind"] == "swapped"}
+        assert set(turned) == {3, 4} and turned[4]["b"]["reason"] == "marked"
+        for i, row in turned.items():
+            assert row["b"]["chosen"] == SAME[i]["rejected"] == row["a"]["rejected"]
+            assert row["b"]["rejected"] == SAME[i]["chosen"] == row["a"]["chosen"]
+
+
+def test_a_side_without_a_sound_pair(cli, sets, tmp_path):
+    prefdata.audit(str(write_lines(tmp_path / "in.jsonl", [BROKEN, BROKEN])), tmp_path / "none", only=STAGES, workers=1)
+    for one, other, kind in (
+        (sets / "a", tmp_path / "none", "only_in_a"),
+        (tmp_path / "none", sets / "a", "only_in_b"),
+    ):
+        page = tmp_path / "page.html"
+        found = told(cli("diff", one, other, "--json", "--html", page, "--rows", 0))
+        assert kinds(found)[kind] == (18, 17) and found["same"] == 0 and found["distributions"] == [] == found["rows"]
+        assert page.is_file() and cli("diff", one, other).code == 0
+
+
+def test_a_folder_of_another_version_or_changed_by_hand_is_refused(cli, sets, tmp_path):
+    shutil.copytree(sets / "a", tmp_path / "old")
+    signals = pq.read_table(tmp_path / "old/audit/signals.parquet")
+    pq.write_table(signals.drop_columns(["pair.prompt_key"]), tmp_path / "old/audit/signals.parquet")
+    ended = cli("diff", tmp_path / "old", sets / "b")
+    assert ended.code == 2 and "pair.prompt_key" in ended.err and "--overwrite" in ended.err
+    pq.write_table(signals.slice(0, 5), tmp_path / "old/audit/signals.parquet")
+    ended = cli("diff", tmp_path / "old", sets / "b", "--html", tmp_path / "page.html")
+    assert ended.code == 2 and "was not left so by prefdata" in ended.err and not (tmp_path / "page.html").exists()
 
 
 def keys(*rows):

@@ -17,14 +17,23 @@ HOW_TO = Path(__file__).parents[1] / "docs/how-to/ci-gate.md"
 def pair(i, longer=True, **more):
     """A pair that no stage finds fault with; ``longer`` says which answer is."""
     long, short = f"Cats number {i} sleep on the warm stone wall until evening comes.", f"Number {i} barks."
-    return {"prompt": f"Name animal {i}.", "chosen": long if longer else short, "rejected": short if longer else long, **more}
+    return {
+        "prompt": f"Name animal {i}.",
+        "chosen": long if longer else short,
+        "rejected": short if longer else long,
+        **more,
+    }
 
 
 def rows(n=20, doubled=0, tied=0, shorter=0):
     """n pairs, so many of them copies of the first ones, without a winner, or with the shorter answer chosen."""
     own = n - doubled - tied
     out = [pair(i, longer=i >= shorter) for i in range(own)]
-    return [*out, *out[:doubled], *({"prompt": f"Tie {i}?", "chosen": f"Same {i}.", "rejected": f"Same {i}."} for i in range(tied))]
+    return [
+        *out,
+        *out[:doubled],
+        *({"prompt": f"Tie {i}?", "chosen": f"Same {i}.", "rejected": f"Same {i}."} for i in range(tied)),
+    ]
 
 
 @pytest.fixture
@@ -58,7 +67,9 @@ def test_a_gate_at_its_bound(cli, place, gate, value, ok):
 
 def test_a_share_is_no_hair_off_its_bound(cli, place):
     write_lines("in.jsonl", rows(100, shorter=42))  # 100 * 0.58 is 57.99999999999999
-    ended = cli("--json", "audit", "in.jsonl", "-p", "certain", "--gate", "longer_chosen>=58%", "--gate", "length_bias<=8%")
+    ended = cli(
+        "--json", "audit", "in.jsonl", "-p", "certain", "--gate", "longer_chosen>=58%", "--gate", "length_bias<=8%"
+    )
     assert ended.code == 0 and [g["value"] for g in gates(ended).values()] == [58, 8]
     ended = cli("audit", "in.jsonl", "-p", "certain", "--gate", "longer_chosen<=57.9999%")
     assert ended.code == 1 and "longer_chosen<=57.9999%   58 %   failed" in ended.out
@@ -68,19 +79,35 @@ def test_a_share_is_no_hair_off_its_bound(cli, place):
 
 
 def test_a_stage_counts_all_its_words_and_a_word_its_own(cli, place):
-    write_lines("in.jsonl", [*rows(18), {"prompt": "", "chosen": "a", "rejected": "b"}, {"prompt": "a?", "chosen": "b"}])
-    ended = cli("--json", "audit", "in.jsonl", "-p", "certain", "--gate", "malformed<=10%", "--gate", "empty_prompt<=5%")
-    assert {g: v["value"] for g, v in gates(ended).items()} == {"malformed<=10%": 10, "empty_prompt<=5%": 5} and ended.code == 0
+    write_lines(
+        "in.jsonl", [*rows(18), {"prompt": "", "chosen": "a", "rejected": "b"}, {"prompt": "a?", "chosen": "b"}]
+    )
+    ended = cli(
+        "--json", "audit", "in.jsonl", "-p", "certain", "--gate", "malformed<=10%", "--gate", "empty_prompt<=5%"
+    )
+    assert {g: v["value"] for g, v in gates(ended).items()} == {
+        "malformed<=10%": 10,
+        "empty_prompt<=5%": 5,
+    } and ended.code == 0
 
 
 def test_a_word_that_is_a_stage_too_counts_the_word(cli, place):
     write_lines("in.jsonl", [pair(0), pair(1, score_chosen=3, score_rejected=3)])  # a tie is no contradiction
-    ended = cli("--json", "audit", "in.jsonl", "-p", "certain", *(w for g in ("tie", "contradiction", "contradictions") for w in ("--gate", f"{g}<=0")))
+    ended = cli(
+        "--json",
+        "audit",
+        "in.jsonl",
+        "-p",
+        "certain",
+        *(w for g in ("tie", "contradiction", "contradictions") for w in ("--gate", f"{g}<=0")),
+    )
     assert [g["value"] for g in gates(ended).values()] == [1, 0, 0]
 
 
 def test_where_no_answer_is_the_longer_one_length_is_not_judged(cli, place):
-    write_lines("in.jsonl", [{"prompt": f"Name {i}.", "chosen": f"Cat {i}.", "rejected": f"Stone {i}."} for i in range(5)])
+    write_lines(
+        "in.jsonl", [{"prompt": f"Name {i}.", "chosen": f"Cat {i}.", "rejected": f"Stone {i}."} for i in range(5)]
+    )
     for gate in ("longer_chosen<=60%", "longer_chosen>=40%", "length_bias<=5%"):
         ended = cli("--json", "audit", "in.jsonl", "-p", "certain", "--gate", gate)
         assert ended.code == 0 and gates(ended)[gate]["value"] is None and "not known" in gates(ended)[gate]["text"]
@@ -131,8 +158,12 @@ def test_no_worse_than_last_time(cli, place):
     }  # fmt: skip
     new = found["identical_pair<=baseline"]
     assert (new["value"], new["baseline"], new["text"]) == (2.5, 0, "2.5 % (baseline 0 %)")
-    assert report_of("out")["gates"] == json.loads(Path("out/manifest.json").read_text())["gates"] == list(found.values())
-    assert report_of("out")["verdict"]["sentence"].startswith("3 gates failed: exact_duplicate is 7.5 % (baseline 5 %), wanted at most baseline")
+    assert (
+        report_of("out")["gates"] == json.loads(Path("out/manifest.json").read_text())["gates"] == list(found.values())
+    )
+    assert report_of("out")["verdict"]["sentence"].startswith(
+        "3 gates failed: exact_duplicate is 7.5 % (baseline 5 %), wanted at most baseline"
+    )
     assert "7.5 % (baseline 5 %)" in Path("out/report.html").read_text()
     allowed = cli("audit", "next.jsonl", "-p", "certain", "--baseline", "last", "--tolerance", "5%")
     assert allowed.code == 0 and "exact_duplicate<=baseline+5%" in allowed.out and "kept>=baseline-5%" in allowed.out
@@ -142,7 +173,12 @@ def test_no_worse_than_last_time(cli, place):
 def test_length_may_say_no_more_than_last_time(cli, place):
     write_lines("in.jsonl", rows(20, shorter=8))
     cli("audit", "in.jsonl", "last", "-p", "certain")
-    for shorter, ok in ((12, True), (8, True), (7, False), (13, False)):  # as far from one half on the other side is as good
+    for shorter, ok in (
+        (12, True),
+        (8, True),
+        (7, False),
+        (13, False),
+    ):  # as far from one half on the other side is as good
         write_lines("next.jsonl", rows(20, shorter=shorter))
         ended = cli("--json", "audit", "next.jsonl", "-p", "certain", "--baseline", "last")
         assert gates(ended)["length_bias<=baseline"]["ok"] is ok and ended.code == (0 if ok else 1), shorter
@@ -163,13 +199,29 @@ def test_a_gate_that_names_the_baseline(cli, place, gate, ok):
 
 
 def test_a_baseline_made_in_another_way_is_told(cli, place):
-    cli("audit", "in.jsonl", "last", "-p", "certain", "--skip", "exact_duplicate", "--set", "near_duplicate.threshold=0.9")
+    cli(
+        "audit",
+        "in.jsonl",
+        "last",
+        "-p",
+        "certain",
+        "--skip",
+        "exact_duplicate",
+        "--set",
+        "near_duplicate.threshold=0.9",
+    )
     held = json.loads(Path("last/manifest.json").read_text())
     Path("last/manifest.json").write_text(json.dumps({**held, "prefdata": "0.0.1"}))
     ended = cli("audit", "in.jsonl", "out", "-p", "certain", "--baseline", "last")
     note = next(line for line in ended.out.splitlines() if "made in another way" in line)
-    assert "prefdata 0.0.1, here" in note and "only here: exact_duplicate" in note and "near_duplicate.threshold 0.9 there, 0.8 here" in note
-    assert "exact_duplicate<=baseline   5 % (baseline 0 %: not looked for there)   failed" in ended.out and ended.code == 1
+    assert (
+        "prefdata 0.0.1, here" in note
+        and "only here: exact_duplicate" in note
+        and "near_duplicate.threshold 0.9 there, 0.8 here" in note
+    )
+    assert (
+        "exact_duplicate<=baseline   5 % (baseline 0 %: not looked for there)   failed" in ended.out and ended.code == 1
+    )
     assert any("made in another way" in text for text in report_of("out")["verdict"]["notes"])
 
 
@@ -182,21 +234,38 @@ def test_a_gate_of_the_pipeline_file_may_name_the_baseline(cli, place):
 
 def test_a_job_is_held_against_a_baseline(cli, place):
     cli("clean", "in.jsonl", "last", "-p", "certain")
-    Path("job.yaml").write_text("pipeline: certain\ninput: in.jsonl\noutput: job\nclean: {baseline: last, tolerance: 0.5%}\n")
+    Path("job.yaml").write_text(
+        "pipeline: certain\ninput: in.jsonl\noutput: job\nclean: {baseline: last, tolerance: 0.5%}\n"
+    )
     good = cli("run", "job.yaml")
     assert good.code == 0 and "exact_duplicate<=baseline+0.5%" in good.out, good.all
     assert "= clean" in cli("run", "job.yaml").out
     write_lines("other.jsonl", rows(20))
-    cli("clean", "other.jsonl", "last", "-p", "certain", "--overwrite")  # a better baseline: the gate is looked at again
+    cli(
+        "clean", "other.jsonl", "last", "-p", "certain", "--overwrite"
+    )  # a better baseline: the gate is looked at again
     worse = cli("run", "job.yaml")
-    assert worse.code == 1 and "exact_duplicate<=baseline+0.5% does not hold: 5 % (baseline 0 %)" in worse.out, worse.all
+    assert worse.code == 1 and "exact_duplicate<=baseline+0.5% does not hold: 5 % (baseline 0 %)" in worse.out, (
+        worse.all
+    )
 
 
 # --------------------------------------------------------------------------------------------------- as a CI reads them
 
 
 def test_junit(cli, place):
-    ended = cli("audit", "in.jsonl", "-p", "certain", "--gate", "kept>=99%", "--gate", "exact_duplicate<=5%", "--output-format", "junit")
+    ended = cli(
+        "audit",
+        "in.jsonl",
+        "-p",
+        "certain",
+        "--gate",
+        "kept>=99%",
+        "--gate",
+        "exact_duplicate<=5%",
+        "--output-format",
+        "junit",
+    )
     top = Tree.fromstring(ended.out.encode())
     suite = top.find("testsuite")
     cases = suite.findall("testcase")
@@ -208,7 +277,18 @@ def test_junit(cli, place):
 
 def test_junit_in_a_file_leaves_stdout_as_it_is(cli, place):
     plain = cli("audit", "in.jsonl", "-p", "certain", "--gate", "kept>=99%")
-    ended = cli("audit", "in.jsonl", "-p", "certain", "--gate", "kept>=99%", "--output-format", "junit", "--output-file", "ci/gates.xml")
+    ended = cli(
+        "audit",
+        "in.jsonl",
+        "-p",
+        "certain",
+        "--gate",
+        "kept>=99%",
+        "--output-format",
+        "junit",
+        "--output-file",
+        "ci/gates.xml",
+    )
     assert (ended.code, ended.out) == (1, plain.out) and Tree.parse("ci/gates.xml").getroot().get("failures") == "1"
     beside = cli("--json", "audit", "in.jsonl", "--output-format", "junit", "--output-file", "ci/gates.xml")
     assert beside.code == 0 and json.loads(beside.out)["ok"] is True
@@ -224,7 +304,18 @@ def test_nothing_left_is_a_failed_check(cli, place):
 def test_github(cli, place, monkeypatch):
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(place / "summary.md"))
     Path("summary.md").write_text("before\n")
-    ended = cli("audit", "in.jsonl", "-p", "certain", "--gate", "kept>=99%", "--gate", "exact_duplicate<=5%", "--output-format", "github")
+    ended = cli(
+        "audit",
+        "in.jsonl",
+        "-p",
+        "certain",
+        "--gate",
+        "kept>=99%",
+        "--gate",
+        "exact_duplicate<=5%",
+        "--output-format",
+        "github",
+    )
     assert ended.code == 1 and "✗ gate  kept>=99%" in ended.out  # the log is for people too
     commands = [line for line in ended.out.splitlines() if line.startswith("::")]
     assert commands[0] == "::error title=prefdata%3A kept>=99%25::kept is 95 %25, wanted at least 99 %25"
@@ -232,7 +323,9 @@ def test_github(cli, place, monkeypatch):
     summary = Path("summary.md").read_text()
     assert summary.startswith("before\n### prefdata: audit in.jsonl\n") and "| ❌ | kept&gt;=99% | 95 % |" in summary
     quiet = cli("-q", "audit", "in.jsonl", "-p", "certain", "--output-format", "github")
-    assert quiet.code == 0 and quiet.out.splitlines() == ["::notice title=prefdata::1 of 1 checks hold (audit in.jsonl)"]
+    assert quiet.code == 0 and quiet.out.splitlines() == [
+        "::notice title=prefdata::1 of 1 checks hold (audit in.jsonl)"
+    ]
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(place))  # no file: the gates still stand
     assert cli("audit", "in.jsonl", "-p", "certain", "--output-format", "github").code == 0
 
@@ -249,7 +342,11 @@ def test_hostile_names_stay_text():
     assert title.replace("%25", "%") == f"prefdata: {HOSTILE}"
     assert text.replace("%0D", "\r").replace("%0A", "\n").replace("%25", "%") == HOSTILE and "\n" not in notice
     suite = Tree.fromstring(checks_out.junit(HOSTILE, checks).encode()).find("testsuite")
-    assert suite.find("testcase").get("name") == suite.get("name") == HOSTILE.replace("\x00", "\ufffd").replace("\x1b", "\ufffd")
+    assert (
+        suite.find("testcase").get("name")
+        == suite.get("name")
+        == HOSTILE.replace("\x00", "\ufffd").replace("\x1b", "\ufffd")
+    )
     table = checks_out.markdown(HOSTILE, checks)
     assert table.count("\n") == 7 and "<b>" not in table and "x\\|y" in table
 

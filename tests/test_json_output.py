@@ -18,7 +18,11 @@ JOB = "version: 1\ninput: sample.jsonl\noutput: job-out\nstages: [exact_duplicat
 # verdicts.jsonl; and its exit code. A new command needs one here.
 CALLS = {
     "audit": [("audit sample.jsonl", 0), ("audit sample.jsonl out", 0), ("audit sample.jsonl --gate kept>=99%", 1)],
-    "clean": [("clean sample.jsonl out", 0), ("clean sample.jsonl out --dry-run", 0), ("clean sample.jsonl out -p full --split test=0.1", 0)],
+    "clean": [
+        ("clean sample.jsonl out", 0),
+        ("clean sample.jsonl out --dry-run", 0),
+        ("clean sample.jsonl out -p full --split test=0.1", 0),
+    ],
     "train": [("train done run --set betta=1", 2)],  # and one that trains, below
     "run": [("run job.yaml --dry-run", 0), ("run job.yaml", 0)],
     "convert": [("convert sample.jsonl out.jsonl --to jsonl --on-bad-row skip", 0)],
@@ -59,7 +63,10 @@ def made(tmp_path_factory):
         for i, r in enumerate(sheet["rows"])
     ]  # fmt: skip
     write_lines(home / "verdicts.jsonl", verdicts)
-    pairs = [{"prompt": f"What is number {i}?", "chosen": f"It is {i} apples in a basket.", "rejected": f"No idea {i * i}."} for i in range(60)]
+    pairs = [
+        {"prompt": f"What is number {i}?", "chosen": f"It is {i} apples in a basket.", "rejected": f"No idea {i * i}."}
+        for i in range(60)
+    ]
     write_lines(home / "pairs.jsonl", pairs)
     (home / "job.yaml").write_text(JOB, "utf-8")
     return home
@@ -97,7 +104,20 @@ def test_quiet_says_nothing_on_stdout_and_twice_quiet_nothing_at_all(cli, here, 
 @pytest.mark.slow
 def test_json_of_training(cli, here):
     subprocess.run([sys.executable, "-m", "prefdata.samples.tiny", "model"], check=True, capture_output=True)
-    words = ["train", "done", "run", "--model", "model", "--full", "--max-steps", "2", "--set", "batch_size=4", "--device", "cpu"]
+    words = [
+        "train",
+        "done",
+        "run",
+        "--model",
+        "model",
+        "--full",
+        "--max-steps",
+        "2",
+        "--set",
+        "batch_size=4",
+        "--device",
+        "cpu",
+    ]
     for more in (["--dry-run"], ["--check"], []):
         ended = cli(*words, *more, "--json")
         assert ended.code in (0, 1) and "Traceback" not in ended.err, ended

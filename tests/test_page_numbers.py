@@ -23,7 +23,11 @@ SAMPLE = Path(prefdata.__file__).parent / "samples/planted.jsonl"
 NUMBER = re.compile(r"(?<!\w)(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]?\d+)?(?:[\u00a0\u202f ]?%)?")  # no sha256
 # The page's own words: the level of its intervals, what chance is, and which quantiles it names.
 OWN = {"95 %", "50 %", "90 %", "99 %"}
-PLACES = {"stratum", "schema_version", "compare_version"}  # numbers that are places in a list, and lead nowhere when they are moved; a version
+PLACES = {
+    "stratum",
+    "schema_version",
+    "compare_version",
+}  # numbers that are places in a list, and lead nowhere when they are moved; a version
 
 
 class Said(HTMLParser):
@@ -37,7 +41,9 @@ class Said(HTMLParser):
         if tag in ("script", "style", "svg", "title"):
             self.inside.append(tag)
         if not self.inside or tag == "svg":
-            self.said += [value for name, value in attrs if name in ("aria-label", "title", "alt", "placeholder") and value]
+            self.said += [
+                value for name, value in attrs if name in ("aria-label", "title", "alt", "placeholder") and value
+            ]
 
     def handle_endtag(self, tag):
         if self.inside and self.inside[-1] == tag:
@@ -92,7 +98,15 @@ def spoken(value):
     if isinstance(value, int):
         yield from (pages.count(value), pages.megabytes(value))
     else:
-        yield from (f"{value:.1f}", f"{value:.2f}", pages.percent(value), pages.percent(value, 0), f"{100 * value:.1f}", f"{value:,.3g}", f"{100 * value:.1g}")
+        yield from (
+            f"{value:.1f}",
+            f"{value:.2f}",
+            pages.percent(value),
+            pages.percent(value, 0),
+            f"{100 * value:.1f}",
+            f"{value:,.3g}",
+            f"{100 * value:.1g}",
+        )
 
 
 def allowed(*documents):
@@ -143,7 +157,10 @@ def run(tmp_path_factory):
             for i, r in enumerate(sheet["rows"])
         ]  # fmt: skip
         write_lines(home / f"{who}.jsonl", said)
-    for words in (["review", "out", "--import", "anna.jsonl", "--import", "li.jsonl"], ["report", "out", "--against", "earlier"]):
+    for words in (
+        ["review", "out", "--import", "anna.jsonl", "--import", "li.jsonl"],
+        ["report", "out", "--against", "earlier"],
+    ):
         subprocess.run([sys.executable, "-m", "prefdata", *words], cwd=home, check=True, capture_output=True)
     return home / "out"
 
@@ -191,7 +208,9 @@ def _texts(value):
         yield value
 
 
-@pytest.mark.parametrize("put", ["{{ (report.totals.pairs - report.totals.kept) | n }}", "12", "{{ report.totals.kept_share | pct(3) }}"])
+@pytest.mark.parametrize(
+    "put", ["{{ (report.totals.pairs - report.totals.kept) | n }}", "12", "{{ report.totals.kept_share | pct(3) }}"]
+)
 def test_a_number_that_a_template_makes_is_found(documents, put, monkeypatch, tmp_path):
     shutil.copytree(pages.HOME, tmp_path / "templates")
     path = tmp_path / "templates/report.html.j2"

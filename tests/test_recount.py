@@ -27,7 +27,9 @@ def large(path):
     maker = Maker(read([]), Plan.of(800, 5, Shares(exact=0.1, near=0.1, contradiction=0.05, identical=0.05)), 5, 600)
     rows = [dict(zip(("prompt", "chosen", "rejected"), maker.row(i), strict=True)) for i in range(800)]
     labels, wrong = labelled.pairs(1600, flips=0.15, of_prompt=1)
-    for texts, turned in zip(labels, wrong, strict=True):  # a second opinion that knows: only then a label is turned round
+    for texts, turned in zip(
+        labels, wrong, strict=True
+    ):  # a second opinion that knows: only then a label is turned round
         scores = {"chosen_score": 0.5 if turned else 1.5, "rejected_score": 1.5 if turned else 0.5}
         rows.append({**dict(zip(("prompt", "chosen", "rejected"), texts, strict=True)), **scores})
     rng = random.Random(3)
@@ -57,7 +59,9 @@ class Run:
         self.dropped = self.made[self.made.action == "drop"].set_index("row").stage
         rows = pd.Series(False, self.signals.index)
         self.kept = ~rows.index.to_series().isin(self.dropped.index)
-        self.has = {a: rows.index.to_series().isin(self.made[self.made.action == a].row) for a in ("flag", "swap", "add")}
+        self.has = {
+            a: rows.index.to_series().isin(self.made[self.made.action == a].row) for a in ("flag", "swap", "add")
+        }
         self.mirror = self.signals.get("pair.reversed", rows) == True  # noqa: E712 - nulls
         first = dict.fromkeys(zip(self.made.stage, self.made.reason, strict=True))
         words = {}  # the key of an issue: the word, with the stage where an earlier stage has the word as well
@@ -95,7 +99,9 @@ def run(request, tmp_path_factory, tokenizer):
         prefdata.clean(SAMPLE, home / "out", "full", workers=1, gate=["kept>=10%", "too_similar<=0"])
         return Run(home / "out", SAMPLE)
     path = large(home / "in.jsonl")
-    prefdata.clean(path, home / "out", "full", set=[*ACTING, f"token_length.tokenizer={tokenizer}"], split="test=0.1", workers=1)
+    prefdata.clean(
+        path, home / "out", "full", set=[*ACTING, f"token_length.tokenizer={tokenizer}"], split="test=0.1", workers=1
+    )
     return Run(home / "out", path)
 
 
@@ -228,7 +234,10 @@ def test_length_bias_and_the_rule_of_length_alone(run):
 
 def test_the_spread_over_columns_of_the_input_and_languages(run):
     names = [d["key"] for d in run.report["balance"]]
-    assert names == (["category", "source", "language"] if run.n > 1000 else ["source"])[: len(names)] and "source" in names
+    assert (
+        names == (["category", "source", "language"] if run.n > 1000 else ["source"])[: len(names)]
+        and "source" in names
+    )
     for told in run.report["balance"]:
         if told["key"] == "language":
             value = run.signals["domain_balance.language"].astype(object)
@@ -241,7 +250,11 @@ def test_the_spread_over_columns_of_the_input_and_languages(run):
         listed = order if len(order) <= 12 else order[:11]
         assert told["unlisted"] == len(order) - len(listed)
         assert [v["name"] for v in told["values"]] == listed + [None] * (len(order) > len(listed))
-        assert told["distinct"] == len(order) and told["n_before"] == value.notna().sum() and told["n_after"] == (value.notna() & after).sum()
+        assert (
+            told["distinct"] == len(order)
+            and told["n_before"] == value.notna().sum()
+            and told["n_after"] == (value.notna() & after).sum()
+        )
         assert told["without_before"] == value.isna().sum() and told["without_after"] == (value.isna() & after).sum()
         for v in told["values"]:
             mine = value == v["name"] if v["name"] else value.notna() & ~value.isin(listed)
@@ -282,7 +295,10 @@ def test_the_spot_check_is_in_proportion_to_its_strata(run):
         state = "dropped" if row in run.dropped.index else "swapped" if run.has["swap"][row] else "flagged"
         by = marks if state == "flagged" else marks[marks.action == {"dropped": "drop", "swapped": "swap"}[state]]
         one = by.sort_values("stage", key=lambda s: s.map(run.stages.index)).iloc[0]
-        if state == "dropped" and one.stage in (run.stages[0], "domain_balance"):  # what is no pair, or dropped for no fault, is not judged
+        if state == "dropped" and one.stage in (
+            run.stages[0],
+            "domain_balance",
+        ):  # what is no pair, or dropped for no fault, is not judged
             stratum[row] = None
         else:
             stratum[row] = (one.issue, state)
@@ -291,7 +307,11 @@ def test_the_spot_check_is_in_proportion_to_its_strata(run):
     assert {(s["issue"], s["state"]): s["population"] for s in told["strata"]} == sizes.to_dict()
     judged = run.kept & ~run.mirror
     assert told["kept"] == judged.sum()
-    assert told["base"] == min(judged.sum(), 400, max(50, round(0.05 * judged.sum()))) == sum(r["base"] for r in told["rows"])
+    assert (
+        told["base"]
+        == min(judged.sum(), 400, max(50, round(0.05 * judged.sum())))
+        == sum(r["base"] for r in told["rows"])
+    )
     assert len({r["row"] for r in told["rows"]}) == len(told["rows"])
     for i, s in enumerate(told["strata"]):
         mine = [r for r in told["rows"] if r["stratum"] == i]

@@ -33,7 +33,12 @@ OTHER = {
 }  # fmt: skip
 ALONE = {
     "domain_balance": {"target": "uniform"},  # not beside max_share
-    "label_noise": {"rule": "all", "epochs": 1, "judge_price": None, "judge_at_once": 2},  # of votes, scorers and judges that these tests have not
+    "label_noise": {
+        "rule": "all",
+        "epochs": 1,
+        "judge_price": None,
+        "judge_at_once": 2,
+    },  # of votes, scorers and judges that these tests have not
     "reviewed": {"verdicts": None, "wrong_label": "flag"},  # see the test of a review
     "contaminated": {"against": None},  # see the tests of --against
 }
@@ -42,7 +47,10 @@ ALONE = {
 def noisy():
     """Pairs of which every stage has something to say."""
     said, _ = pairs(120, beta=math.inf, flips=0.1)
-    columns = {"domain": [("code", "chat", "maths")[i % 7 % 3] for i in range(120)], "score_chosen": [5 - i % 4 for i in range(120)]}
+    columns = {
+        "domain": [("code", "chat", "maths")[i % 7 % 3] for i in range(120)],
+        "score_chosen": [5 - i % 4 for i in range(120)],
+    }
     out = dicts(said, **columns, score_rejected=[i % 3 for i in range(120)])
     one, two, three = out[20], out[24], out[28]
     more = [
@@ -93,11 +101,16 @@ def decided_again(home, tmp_path, pipeline="full", **options):
 def assert_same(out, fresh):
     for name in WRITTEN:
         assert (out / name).exists() == (fresh / name).exists(), name
-    assert bytes_of(out, *(n for n in WRITTEN if (out / n).exists())) == bytes_of(fresh, *(n for n in WRITTEN if (fresh / n).exists()))
+    assert bytes_of(out, *(n for n in WRITTEN if (out / n).exists())) == bytes_of(
+        fresh, *(n for n in WRITTEN if (fresh / n).exists())
+    )
 
 
 def sets(stage, values):
-    return [*(s for s in PLAIN["set"] if s.split("=")[0] not in {f"{stage}.{k}" for k in values}), *(f"{stage}.{k}={v}" for k, v in values.items())]
+    return [
+        *(s for s in PLAIN["set"] if s.split("=")[0] not in {f"{stage}.{k}" for k in values}),
+        *(f"{stage}.{k}={v}" for k, v in values.items()),
+    ]
 
 
 def test_the_tests_below_know_every_parameter_that_is_not_measured():
@@ -173,12 +186,29 @@ def test_an_audit_becomes_a_clean_and_an_audit_again(cli, once, tmp_path):
     source, out, fresh = once / "in.jsonl", tmp_path / "out", tmp_path / "fresh"
     assert cli("audit", source, out, "--keep-scratch", "-p", "certain").code == 0
     took = cli("clean", source, out, "--resume", "--keep-scratch", "-p", "certain", "--skip", "contradiction")
-    assert took.code == 0 and " measured 0 of 1 parts, 1 from an earlier run\n" in took.out
+    assert took.code == 0 and " measured 0 of 1 part, 1 from an earlier run\n" in took.out
     cli("clean", source, fresh, "-p", "certain", "--skip", "contradiction")
     assert_same(out, fresh)
     back = cli("audit", source, out, "--resume", "-p", "certain", "--json")
     assert back.code == 0 and json.loads(back.out)["parts"] == {"measured": 0, "reused": 1, "why": ""}
     assert not (out / "data").exists() and not (out / "spotcheck.csv").exists() and not (out / ".work").exists()
+
+
+def test_verdicts_of_people_measure_nothing_again(cli, once, tmp_path):
+    source, out, fresh = once / "in.jsonl", tmp_path / "out", tmp_path / "fresh"
+    cli("clean", source, out, "-p", "certain", "--keep-scratch")
+    sheet = report_of(out)["spotcheck"]
+    said = {"sheet": sheet["id"], "mode": "open", "verdict": "reject", "reviewer": "anna", "note": "", "time": ""}
+    picked = [r for r in sheet["rows"] if r["base"]][:3]
+    write_lines(tmp_path / "said.jsonl", [{**said, **{k: r[k] for k in ("row", "pd_id", "key")}} for r in picked])
+    assert cli("review", out, "--import", tmp_path / "said.jsonl").code == 0
+    shutil.copy(out / "audit/review.json", tmp_path / "review.json")
+    words = ("-p", "certain", "--verdicts", tmp_path / "review.json")
+    again = cli("clean", source, out, "--resume", *words)
+    assert again.code == 0 and " measured 0 of 1 part, 1 from an earlier run\n" in again.out, again.all
+    assert "rejected_by_review 3" in again.out
+    cli("clean", source, fresh, *words)
+    assert_same(out, fresh)
 
 
 def test_what_measuring_reads_measures_again_and_says_so(cli, once, tmp_path):
@@ -188,13 +218,15 @@ def test_what_measuring_reads_measures_again_and_says_so(cli, once, tmp_path):
     first = cli("clean", source, out, "-p", "certain", "--keep-scratch")
     assert "measured" not in first.out  # a run from scratch has nothing to say of it
     moved = cli(*words, "--set", "similar_responses.metric=rouge_l")
-    assert " measured 1 of 1 parts, 0 from an earlier run: similar_responses measures by metric\n" in moved.out
-    assert " measured 0 of 1 parts" in cli(*words, "--set", "similar_responses.metric=rouge_l").out
-    more = cli("clean", source, out, "-p", "default", "--resume", "--keep-scratch", "--set", "similar_responses.metric=rouge_l")
+    assert " measured 1 of 1 part, 0 from an earlier run: similar_responses measures by metric\n" in moved.out
+    assert " measured 0 of 1 part" in cli(*words, "--set", "similar_responses.metric=rouge_l").out
+    more = cli(
+        "clean", source, out, "-p", "default", "--resume", "--keep-scratch", "--set", "similar_responses.metric=rouge_l"
+    )
     assert ": label_noise was not measured\n" in more.out
     source.write_bytes(source.read_bytes().split(b"\n", 1)[1])
     changed = cli("clean", source, out, "-p", "default", "--resume", "--keep-scratch")
-    assert " measured 1 of 1 parts, 0 from an earlier run: the input has changed\n" in changed.out
+    assert " measured 1 of 1 part, 0 from an earlier run: the input has changed\n" in changed.out
     assert report_of(out)["totals"]["pairs"] == 125
 
 
@@ -224,7 +256,9 @@ def test_grouped_rows_are_not_measured_again(tmp_path):
     rows = [{"prompt": f"Is {i // 2} even?", "completion": f"It is {i}.", "label": i % 2 == 0} for i in range(200)]
     path, given = str(write_lines(tmp_path / "in.jsonl", rows)), {"chunk_bytes": 3000, "workers": 1}
     prefdata.clean(path, tmp_path / "out", "certain", keep_scratch=True, **given)
-    again = prefdata.clean(path, tmp_path / "out", "certain", resume=True, set=["near_duplicate.threshold=0.3"], **given)
+    again = prefdata.clean(
+        path, tmp_path / "out", "certain", resume=True, set=["near_duplicate.threshold=0.3"], **given
+    )
     assert again.parts["measured"] == 0 and again.parts["reused"] > 3
     prefdata.clean(path, tmp_path / "fresh", "certain", set=["near_duplicate.threshold=0.3"], **given)
     assert_same(tmp_path / "out", tmp_path / "fresh")

@@ -266,6 +266,7 @@ def test_the_filled_spotcheck_is_read_with_its_hidden_sides(cli, run, tmp_path):
     assert done.code == 2 and re.search(r"bad\.csv:\d+: no such verdict: 'leftish'\. Did you mean left\?", done.err)
 
 
+@pytest.mark.slow
 def test_rows_of_the_spotcheck_that_the_page_has_no_room_for(cli, tmp_path):
     """The page holds at most 400 pairs; the sheet for a spreadsheet holds all that were asked for."""
     rows = [
@@ -278,14 +279,20 @@ def test_rows_of_the_spotcheck_that_the_page_has_no_room_for(cli, tmp_path):
     ]
     out = tmp_path / "out"
     cli("clean", write_lines(tmp_path / "in.jsonl", rows), out, "--only", "exact_duplicate", "--sample", "100%")
-    text = (out / "spotcheck.csv").read_text("utf-8-sig").splitlines()
-    assert len(text) == 501
-    filled = [text[0], *(line[: -len(",")] + "both bad," for line in text[1:])]
-    (tmp_path / "li.csv").write_text("\n".join(filled), "utf-8")
+    with (out / "spotcheck.csv").open(encoding="utf-8-sig", newline="") as file:
+        sheet = list(csv.DictReader(file))
+    assert len(sheet) == 500
+    with (tmp_path / "li.csv").open("w", encoding="utf-8", newline="") as file:
+        table = csv.DictWriter(file, list(sheet[0]))
+        table.writeheader()
+        for i, row in enumerate(sheet):
+            side = "left" if row["left"].startswith("Yes") else "right"
+            table.writerow({**row, "verdict": "both bad" if i % 10 == 0 else side})
     done = cli("review", out, "--import", tmp_path / "li.csv")
-    assert done.code == 0 and "judged 500 by 1 reviewer   rejected 500 of 500" in done.out, done.all
+    assert done.code == 0 and "judged 500 by 1 reviewer   rejected 50 of 500" in done.out, done.all
+    assert "label preferred 450 of 450" in done.out
     again = cli("clean", tmp_path / "in.jsonl", tmp_path / "two", "--only", "exact_duplicate", "--verdicts", out)
-    assert "rejected_by_review 500" in again.out
+    assert "rejected_by_review 50" in again.out
 
 
 def test_the_report_shows_the_review_of_its_own_sheet_only(cli, run, tmp_path):
@@ -376,7 +383,7 @@ def test_every_bad_line_is_named_and_nothing_is_imported(cli, run, tmp_path):
     bad = [
         ("{not json", "is not JSON"), (good.replace('"row": ', '"row": NaN, "x": '), "is not JSON"), ("[1, 2]", "is not a JSON object"),
         (line(verdict="maybe"), "no such verdict: 'maybe'"), (line(verdict="left"), "no such verdict: 'left'"),
-        (line(row={**one, "row": 10**30}), "has no row 1"), (line(row={**one, "row": 999}), "has no row 999"),
+        (line(row={**one, "row": 10**30}), "has no row 1"), (line(row={**one, "row": 999}), "has no row 999"), (line(row={**one, "row": "\x1b[31m"}), "has no row ⟨U+001B⟩[31m"),
         (line(row={**one, "row": True}), "has no row True"), (line(row={**one, "row": 1.5}), "has no row 1.5"),
         (line(key="0" * 16), "are not those that were judged"), (line(sheet="b" * 12), "on another sheet"), (line(mode="shut"), "neither open nor blind"),
         (line(row=away, verdict="left", mode="blind"), "cannot be judged blind"), (line(note="x" * 20_000), "note is too long"),
@@ -644,6 +651,9 @@ def test_verdicts_are_applied_when_the_set_is_cleaned_again(cli, run, tmp_path, 
         "sheet": Sheet(run).spot["id"], "reviewers": ["anna"], "judged": 4, "apply": {"drop": 1, "keep": 2, "wrong_label": 1},
     }]  # fmt: skip
     assert "reviewed" in done.out and "rejected_by_review 1" in done.out
+    assert (
+        "note: 4 of 4 verdicts of people are applied: 2 pairs by their reason, 2 spared from later stages" in done.out
+    )
 
 
 def test_without_verdicts_the_bytes_are_what_they_were(cli, run, tmp_path):
@@ -680,6 +690,7 @@ def test_verdicts_of_the_folder_itself_and_a_second_thought_without_measuring(cl
     assert (turned[0], turned[2], turned[1]) in rows
 
 
+@pytest.mark.slow
 def test_audit_python_and_jobs_take_verdicts_too(cli, run, tmp_path):
     judged(cli, run, tmp_path)
     assert "rejected_by_review 1" in cli("audit", PLANTED, "--verdicts", run).out
@@ -706,3 +717,28 @@ def test_audit_python_and_jobs_take_verdicts_too(cli, run, tmp_path):
 def test_verdicts_that_cannot_be_used(cli, tmp_path, options, what):
     done = cli("clean", PLANTED, tmp_path / "out", *options)
     assert done.code == 2 and what in done.err and not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_a_swapped_pair_is_judged_as_it_leaves_and_can_be_turned_back(cli, run, tmp_path):
+    _, wrong, _ = judged(cli, run, tmp_path)
+    two = tmp_path / "two"
+    swap = ("--set", "reviewed.wrong_label=swap")
+    assert cli("clean", PLANTED, two, "--verdicts", run, *swap).code == 0
+    sheet = Sheet(two)
+    row = next(r for r in sheet.kept if r["row"] == wrong["row"])
+    assert (row["state"], row["issue"]) == ("swapped", "wrong_label_by_review")
+    prompt, chosen, rejected = sides_of(run, wrong)[0]  # as read: it leaves the other way round
+    with (two / "spotcheck.csv").open(encoding="utf-8-sig", newline="") as file:
+        line = next(r for r in csv.DictReader(file) if r["pd_id"] == row["pd_id"])
+    with (tmp_path / "li.csv").open("w", encoding="utf-8", newline="") as file:
+        table = csv.DictWriter(file, list(line))
+        table.writeheader()
+        table.writerow({**line, "verdict": "left" if line["left"] == rejected else "right"})
+    cli("review", two, "--import", tmp_path / "li.csv")
+    assert decided(two) == {row["row"]: ("accept", None)}
+    back = "right" if row["left"] == "chosen" else "left"  # on the page: sides as the pair leaves
+    cli("review", two, "--import", sheet.write(tmp_path / "li.jsonl", [(row, back)], "li", mode="blind"))
+    assert decided(two) == {row["row"]: ("wrong_label", "keep")}
+    done = cli("clean", PLANTED, tmp_path / "three", "--verdicts", run, "--verdicts", two, *swap)
+    assert done.code == 0 and (prompt, chosen, rejected) in {texts(r) for r in loaded(tmp_path / "three")}

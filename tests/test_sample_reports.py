@@ -11,7 +11,12 @@ from prefdata.report.render import render
 
 ROOT = Path(__file__).parents[1]
 THERE = ROOT / "reports"
-NUMBERS = ["sample/audit/report.json", "cleaned/audit/report.json", "cleaned/audit/review.json", "cleaned/audit/compare.json"]
+NUMBERS = [
+    "sample/audit/report.json",
+    "cleaned/audit/report.json",
+    "cleaned/audit/review.json",
+    "cleaned/audit/compare.json",
+]
 AGAIN = "reports/ is out of date: make reports"
 
 
@@ -42,7 +47,10 @@ def test_they_are_all_there_and_nothing_else(again):
 @pytest.mark.parametrize("name", ["sample", "cleaned"])
 def test_each_page_is_what_the_code_makes_of_its_numbers_and_its_run(name):
     home = THERE / name
-    beside = {k: document(home / f"audit/{k}.json") if (home / f"audit/{k}.json").exists() else None for k in ("review", "compare")}
+    beside = {
+        k: document(home / f"audit/{k}.json") if (home / f"audit/{k}.json").exists() else None
+        for k in ("review", "compare")
+    }
     report = Report.model_validate_json((home / "audit/report.json").read_bytes())
     page = render(report, document(home / "manifest.json")["run"], **beside)
     same = (home / "report.html").read_text("utf-8") == page

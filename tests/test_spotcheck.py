@@ -187,6 +187,24 @@ def test_the_blind_page_holds_no_label_and_no_word_on_a_pair(report):
         assert word not in said, word
 
 
+def swapped(report):
+    """The same report, as if the first pair of the sheet had been swapped by a stage."""
+    raw = report.model_dump(mode="json")
+    own = raw["spotcheck"]["rows"][0]
+    own["left"] = "rejected" if own["left"] == "chosen" else "chosen"
+    own["stratum"] = len(raw["spotcheck"]["strata"])
+    raw["spotcheck"]["strata"].append(
+        {"issue": "too_similar", "state": "swapped", "population": 1, "base": 1, "extra": 0}
+    )
+    next(r for r in raw["rows"] if r["row"] == own["row"])["state"] = "swapped"
+    return Report.model_validate(raw)
+
+
+def test_the_blind_page_shows_a_swapped_pair_on_the_same_sides(report):
+    plain, turned = (in_page(review_page.render(r))["rows"][0] for r in (report, swapped(report)))
+    assert plain["left"] == turned["left"] and plain["right"] == turned["right"]
+
+
 def test_the_open_page_holds_the_sheet_alone(report):
     data = in_page(review_page.render(report, blind=False))
     own = {r.row for r in report.spotcheck.rows}

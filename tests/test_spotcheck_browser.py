@@ -6,11 +6,10 @@ import json
 import pytest
 from test_report import HOSTILE
 from test_report_browser import browser  # noqa: F401 - a fixture
-from test_spotcheck import in_page, pairs
+from test_spotcheck import in_page, pairs, swapped
 
 import prefdata
 from prefdata.report import review_page
-from prefdata.report.model import Report
 from prefdata.report.render import render
 
 pytestmark = pytest.mark.slow
@@ -29,19 +28,6 @@ def report(tmp_path_factory):
         rows[i] = {"prompt": f"{p} {i}", "chosen": c, "rejected": j, "domain": "<b>x</b>"}
     rows[58] |= {"chosen": "=1+1 tall " + "word " * 900, "rejected": "@SUM(A1) " + "other word " * 900}
     return prefdata.audit(rows, pipeline=str(folder / "p.yaml"), sample=1.0, seed=1).report
-
-
-def swapped(report):
-    """The same report, as if the first pair of the sheet had been swapped by a stage."""
-    raw = report.model_dump(mode="json")
-    own = raw["spotcheck"]["rows"][0]
-    own["left"] = "rejected" if own["left"] == "chosen" else "chosen"
-    own["stratum"] = len(raw["spotcheck"]["strata"])
-    raw["spotcheck"]["strata"].append(
-        {"issue": "too_similar", "state": "swapped", "population": 1, "base": 1, "extra": 0}
-    )
-    next(r for r in raw["rows"] if r["row"] == own["row"])["state"] = "swapped"
-    return Report.model_validate(raw)
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +95,7 @@ def test_keys_judge_and_move_and_the_share_follows(visit, report):
     own = [r.row for r in report.spotcheck.rows]
     assert row_of(page) == own[0] and page.is_disabled("#sc-prev")
     press(page, "a r u a")
+    assert ", 1 unsure left out." in page.inner_text("#sc-tally")
     assert row_of(page) == own[4] and "Row" in page.inner_text("#sc-said")
     text = page.inner_text("#sc-tally")
     assert f"4 of {len(own)} pairs judged by anna" in text and "1 of 3 = 33.3 % (95 % interval 6.1–79.2 %)" in text
@@ -173,6 +160,18 @@ def test_verdicts_outlive_a_reload_and_two_reviewers_are_kept_apart(visit):
     page.focus("#sc-card")
     assert "2 of" in page.inner_text("#sc-tally")
     assert [v["reviewer"] for v in lines(exported(page))] == ["anna", "anna"]
+
+
+def test_the_blind_page_takes_no_open_verdict_away(visit):
+    page = visit("report")
+    press(page, "a r")
+    blind = visit("blind", context=page.context)
+    assert "0 of" in blind.inner_text("#sc-tally")
+    press(blind, "1 2 0")
+    page.reload()
+    assert "2 of" in page.inner_text("#sc-tally") and len(lines(exported(page))) == 2
+    blind.reload()
+    assert "3 of" in blind.inner_text("#sc-tally")
 
 
 def test_a_second_tab_takes_nothing_away(visit):

@@ -87,7 +87,8 @@ def _issues(issues: Sequence[Issue]) -> str:
     begin = f"Begin with {first.reason} ({_pairs(first.rows)}, {done}): show its examples, and"
     if first.stage == _ALWAYS:
         return f"{begin} mend such rows where the data is made, for no setting makes pairs of them."
-    return f"{begin} where most of them are right to stay, change a parameter of {first.stage} or --skip it."
+    good = "should have stayed" if drops else "are good pairs"
+    return f"{begin} where most of them {good}, change a parameter of {first.stage} or leave it out (--skip)."
 
 
 def _score(stage: StageReport) -> str:
@@ -248,7 +249,7 @@ def _dimension(d: Dimension) -> str:
             " dropped there and whether that is meant."
         )
     if len(named) == 1:
-        return f"Every kept pair of which it is known is {top.name}: there is nothing to balance."
+        return f"Every kept pair that has a value here has {top.name}: there is nothing to balance."
     if top.after >= _MOST * d.n_after:
         return f"{top.name} makes up {percent(top.after / d.n_after)} of the kept pairs: means over the set speak of it, so judge the rest apart."
     return "Cleaning leaves the mix as it was: nothing to do unless another mix is wanted (target in domain_balance)."

@@ -182,7 +182,8 @@ def _length(facts: Facts) -> tuple[Index, Length, list[Dimension]]:
         histogram=numbers.histogram(before, after),
     )  # fmt: skip
     rows, wanted = np.flatnonzero(sound), [f.wanted for made in facts.decisions for f in made.findings if f.wanted]
-    return rows, length, balance(signals, rows, facts.outcome.kept, before, facts.outcome.swapped, _named(facts), wanted)
+    spread = balance(signals, rows, facts.outcome.kept, before, facts.outcome.swapped, _named(facts), wanted)
+    return rows, length, spread
 
 
 def _named(facts: Facts) -> str:

@@ -14,6 +14,7 @@ _ALWAYS = ("length_not_checked", "contamination_not_checked", "baseline_differs"
 _IF_ANY = (
     "shared_prompts", "files_not_read", "kto_rows", "evaluation_prompts", "margin_unknown", "label_smoothing",
     "noise_rate", "noise_rate_above", "noise_rate_unknown", "noise_rate_verified", "vote_says_nothing",
+    "verdicts_applied", "verdicts_without_pair",
 )  # fmt: skip
 _IF_ANY_KEPT = ("strong_shortcuts",)
 

@@ -263,7 +263,9 @@ def _shares(signals: Signals, found: Domains, aim: str, wanted: Floats, kept: In
         rows = tuple(signals.index[np.flatnonzero(found.of == i)[:_ROWS]].tolist())
         share = float(counts[i] / n)
         goal = (found.source, found.names[i], float(wanted[i])) if aim == _ASKED and wanted[i] > 0 else None
-        yield _naming(Finding(f"share.{name}", round(share, 6), n, text, *wilson(share, n), rows=rows, wanted=goal), found, i)
+        yield _naming(
+            Finding(f"share.{name}", round(share, 6), n, text, *wilson(share, n), rows=rows, wanted=goal), found, i
+        )
     if shown < len(counts):
         share = float(counts[shown:].sum() / n)
         text = f"the {len(counts) - shown:,} smaller domains together; {aim} {100 * wanted[shown:].sum():.3g} %"

@@ -14,7 +14,7 @@
   let mode = sealed ? "blind" : "open", pile = "", at = 0, name = "", given = {};
 
   // -------------------------------------------------------------- kept in this browser, by sheet and reviewer
-  const LAST = "prefdata.reviewer", slot = () => `prefdata.verdicts.${sheet.id}.${name}`;
+  const LAST = "prefdata.reviewer", slot = () => `prefdata.verdicts.${sheet.id}.${sealed ? "blind." : ""}${name}`; // a blind page knows too little to keep open verdicts
   function trouble(text) { by("sc-trouble").hidden = !text; by("sc-trouble").textContent = text; }
   function read(key) {
     try { return localStorage.getItem(key); } catch { trouble("This browser keeps nothing for this page. Export your verdicts before you leave it."); return null; }
@@ -74,7 +74,8 @@
     const own = sheet.rows.filter((r) => r.base && decided(r) !== null), bad = own.filter((r) => !decided(r)).length;
     if (mode === "blind") { here.append("What you found is shown when the labels are."); return blank(); }
     here.append(own.length ? "Rejected in the sample: " : "The rejected share of the sample stands here once you have judged some.");
-    if (own.length) here.append(make("b", "", share(bad, own.length)), ".");
+    const open = sheet.rows.filter((r) => r.base && judged(r)).length - own.length;
+    if (own.length) here.append(make("b", "", share(bad, own.length)), open ? `, ${count(open)} unsure left out.` : ".");
     const FOUND = { kept: ["rejected", false], flagged: ["bad, as the flag says", false], swapped: ["rightly swapped", true], dropped: ["rightly dropped", true] };
     lines((g, all, cells) => {
       const [what, good] = FOUND[g.state], sure = all.filter((r) => decided(r) !== null);
@@ -201,7 +202,7 @@
     if (!found.length || found.some((v) => !v || typeof v !== "object")) return "There are no verdicts in this file.";
     if (found.some((v) => v.sheet !== sheet.id)) return `This file is of another sheet, not of ${sheet.id}. Nothing was loaded.`;
     const people = [...new Set(found.map((v) => v.reviewer))];
-    if (people.length > 1 || typeof people[0] !== "string" || !people[0].trim() || people[0].length > 60) return "The file must hold the verdicts of one person. Nothing was loaded.";
+    if (people.length > 1 || typeof people[0] !== "string" || !people[0].trim() || people[0].length > 80) return "The file must hold the verdicts of one person. Nothing was loaded.";
     if (people[0] !== name) called(people[0]);
     let taken = 0;
     for (const v of found) {
