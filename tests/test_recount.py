@@ -52,7 +52,7 @@ class Run:
         self.report = json.loads((out / "audit/report.json").read_bytes())
         self.manifest = json.loads((out / "manifest.json").read_bytes())
         made = pq.read_table(out / "audit/decisions.parquet").to_pandas()
-        self.made = made.astype({c: object for c in ("stage", "action", "reason")})
+        self.made = made.astype(dict.fromkeys(("stage", "action", "reason"), object))
         self.signals = pq.read_table(out / "audit/signals.parquet").to_pandas().set_index("row")
         self.source = [_line(line) for line in source.read_text("utf-8").split("\n") if line.strip()]
         self.n, self.stages = len(self.signals), list(self.manifest["stages"])

@@ -36,7 +36,7 @@ def signals(folder: Path, n: int, rng: np.random.Generator) -> Signals:
     parts = []
     for start in range(0, n, CHUNK):
         size = min(CHUNK, n - start)
-        fault = pa.array(np.where(rng.random(size) < 0.001, "parse_error", None), pa.string())
+        fault = pa.array(["parse_error"] * size, pa.string(), mask=rng.random(size) >= 0.001)
         known = pa.StructArray.from_arrays(
             [pa.array(np.array(SOURCES)[rng.zipf(1.5, size) % len(SOURCES)]), pa.nulls(size)], ["source", "topic"]
         )
