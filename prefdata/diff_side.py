@@ -82,6 +82,7 @@ def _side(
     swap = action == _place(actions, "swap")
     np.logical_xor.at(turned, rows[swap], True)
     kept = why < 0
+    turned &= kept  # dropped rows stay as they were read
     sound = np.ones(n, bool)
     keys = []
     for key in SIDE_KEYS:

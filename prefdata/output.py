@@ -83,6 +83,7 @@ def is_ours(out: Path) -> bool:
 def clear(out: Path) -> None:
     """Take away what an earlier run published, the manifest first; files of other people and verdicts of reviewers stay."""
     (out / MANIFEST).unlink(missing_ok=True)
+    _spare_filled(out / "spotcheck.csv", out / "audit/verdicts")
     audit = [] if (out / "audit").is_symlink() else [*(out / "audit").glob("*")]
     others = [str(p.relative_to(out)) for p in audit if not any(map(p.match, OF_PEOPLE))]
     for name in (*others, *(n for n in OWN if n != "audit" or len(others) == len(audit))):
@@ -91,6 +92,21 @@ def clear(out: Path) -> None:
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
+
+
+def _spare_filled(path: Path, to: Path) -> None:
+    """A sheet that somebody has begun to fill in is the work of people: it moves to their verdicts."""
+    csv.field_size_limit(1 << 30)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            filled = any((row.get("verdict") or "").strip() for row in csv.DictReader(file))
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError, csv.Error):  # not as it was written: somebody has changed it
+        filled = True
+    if filled:
+        to.mkdir(parents=True, exist_ok=True)
+        path.replace(to / f"spotcheck-{hashlib.sha256(path.read_bytes()).hexdigest()[:8]}.csv")
 
 
 @contextmanager

@@ -57,7 +57,7 @@ def publish(task: PublishTask) -> list[str]:
     """Write this part's rows of each folder, and its dropped rows; returns the files written."""
     table = schema.mapped(task.spool)
     ids = with_own(table, task.ids if task.ids is not None else _numbers(task.start, len(table)))
-    table = _turned(table, task.swapped)
+    table = _turned(table, task.swapped & (task.place >= 0))  # dropped rows stay as they were read
     written = []
     for i, target in enumerate(task.targets):
         if target:

@@ -99,6 +99,23 @@ def test_the_page_and_the_verdicts_outlive_nothing_and_everything(cli, run, tmp_
     assert not (run / "review.html").exists()
 
 
+def test_a_sheet_that_is_being_filled_in_place_outlives_the_run(cli, run):
+    sheet = run / "spotcheck.csv"
+    with sheet.open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    rows[3]["verdict"] = "left"
+    with sheet.open("w", encoding="utf-8-sig", newline="") as file:
+        table = csv.DictWriter(file, list(rows[0]))
+        table.writeheader()
+        table.writerows(rows)
+    filled = sheet.read_bytes()
+    assert cli("clean", PLANTED, run, "--overwrite", "--workers", 1).code == 0
+    (saved,) = (run / "audit/verdicts").glob("spotcheck-*.csv")
+    assert saved.read_bytes() == filled != sheet.read_bytes()
+    assert cli("clean", PLANTED, run, "--overwrite", "--workers", 1).code == 0
+    assert [p.name for p in (run / "audit/verdicts").iterdir()] == [saved.name]  # an empty sheet is nobody's work
+
+
 # ---------------------------------------------------------------------- verdicts read back
 
 
