@@ -225,7 +225,18 @@ def test_the_core_knows_no_bench_and_no_sample():
 
 def test_the_frame_and_apply_name_no_stage():
     """One code path for all: what runs stages, and what carries decisions out, knows none by its class."""
-    for name in ("frame", "measuring", "first_pass", "publishing", "decisions", "spool", "output", "run", "pipeline", "stage"):
+    for name in (
+        "frame",
+        "measuring",
+        "first_pass",
+        "publishing",
+        "decisions",
+        "spool",
+        "output",
+        "run",
+        "pipeline",
+        "stage",
+    ):
         assert not [m for m in imports(name) if m.startswith("stages.")], name
 
 
@@ -324,7 +335,8 @@ def test_the_package_does_not_grow_unseen():
 
     It is above what can be read in an afternoon: the forms that people publish took their share, the statistics of labels and
     domains 3,500 more (2,000 in noise/, 870 of these for models and judges as further votes), and training (checks, guards,
-    monitors, evaluation, tactics, doctor, jobs) another 6,200. Raise it knowingly.
+    monitors, evaluation, tactics, doctor, jobs) another 6,200; the review, the comparison of two runs, gates against a baseline and the report's own numbers 3,000. Raise it
+    knowingly.
     """
     read = [path.read_text("utf-8") for name, path in MODULES.items() if not name.startswith(("bench", "samples"))]
-    assert sum(bool(line.strip()) for text in read for line in text.splitlines()) < 22_000
+    assert sum(bool(line.strip()) for text in read for line in text.splitlines()) < 25_500

@@ -151,7 +151,8 @@ def find_reading(
             continue
         if all(value(row, path) is None for row in head):
             raise ConfigError(
-                f"--columns {part}={path}: leads to nothing in the first rows of {where}", hint="See docs/reference/input.md."
+                f"--columns {part}={path}: leads to nothing in the first rows of {where}",
+                hint="See docs/reference/input.md.",
             )
     layouts: list[Columns] = []
     filled = dict.fromkeys(tuple(n for n, v in row.items() if v is not None) for row in head)
