@@ -107,13 +107,15 @@
 
   // -------------------------------------------------------------- a card
   const place = (r) => `${r.pd_id === String(r.row) ? "" : `pd_id ${r.pd_id} · `}${r.file}${r.line === undefined ? "" : `:${r.line}`}${r.columns && r.columns.id ? ` · id ${r.columns.id}` : ""}`;
+  // about how many lines a text takes in half a page: wide characters count twice
+  const lines = (text) => text.split("\n").reduce((n, l) => n + 1 + Math.floor((l.length + (l.match(/[\u1100-\uffef]/g) || []).length) / 70), 0);
   function block(parent, label, r, side) {
     const text = r[side] || "", cut = r.lengths && r.lengths[side];
     parent.append(make("p", "label", label));
     const box = make("div", "text", text);
     box.dir = "auto";
     if (!text.trim()) box.prepend(make("span", "more", text ? "only white space" : "empty"));
-    if (text.length > TALL && side !== "prompt") {
+    if (side !== "prompt" && (text.length > TALL || lines(text) > TALL / 70)) {
       box.classList.add("tall");
       box.tabIndex = 0;
       box.setAttribute("role", "group");
@@ -123,7 +125,9 @@
       const more = make("button", "fold", `Show all ${count(text.length)} characters`);
       more.type = "button";
       box.replaceChildren();
-      put(box, `${text.slice(0, FOLD)} …`);
+      put(box, `${text.slice(0, FOLD / 2)} `);
+      box.append(make("span", "more", `… ${count(text.length - FOLD)} characters …`));
+      put(box, ` ${text.slice(-FOLD / 2)}`); // the last turn of a conversation is the one that is answered
       more.addEventListener("click", () => { box.replaceChildren(); put(box, text); more.remove(); });
       parent.append(box, more);
     } else parent.append(box);
@@ -163,6 +167,11 @@
       const box = make("div", "peer"), line = make("p"), said = make("p", "muted");
       line.append(make("b", "", "Beside "), `row ${count(p.row)} `, make("span", "muted", `${place(p)} `), make("span", `tag ${p.state}`, p.state));
       box.append(line);
+      if (["prompt", "chosen", "rejected"].every((side) => (r[side] || "") === (p[side] || ""))) {
+        line.append(" has the same three texts.");
+        e.append(box);
+        continue;
+      }
       const prompt = block(box, "Prompt", p, "prompt"), [pc, pj] = sides(box, p);
       box.append(said);
       if (marks) {
