@@ -3,6 +3,8 @@
 import json
 import math
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -346,9 +348,24 @@ def reached(make, tokenizer, tmp_path_factory):
         made.append(prefdata.audit(of_domains, only=["domain_balance"], set=capping))
         by_score = [explicit(f"Say {i}.", "Yes.", "No.", score_chosen=i, score_rejected=3) for i in range(9)]
         made.append(prefdata.audit(by_score, only=["label_noise"], set=["label_noise.rule=all"]))
+        made.append(_reviewed(folder / name))
         for d in (d for r in made for d in r.decisions.to_pylist() if d["reason"]):
             found.setdefault(d["reason"], set()).add(d["stage"])
     return found
+
+
+def _reviewed(folder):
+    """An audit with verdicts: one pair was rejected, of the other people preferred the wrong side."""
+    rows = write_lines(folder.with_suffix(".judged"), [explicit(f"Judged {i}?", f"Yes, {i}.", "No.") for i in range(2)])
+    sheet = prefdata.clean(str(rows), folder, only=["malformed"], input_format="jsonl", workers=1).report.spotcheck
+    worse = {"chosen": "right", "rejected": "left"}[sheet.rows[1].left]
+    said = [
+        {"sheet": sheet.id, "row": r.row, "key": r.key, "mode": mode, "verdict": verdict, "reviewer": "anna"}
+        for r, mode, verdict in zip(sheet.rows, ("open", "blind"), ("reject", worse), strict=True)
+    ]
+    verdicts = write_lines(folder.with_suffix(".verdicts.jsonl"), said)
+    subprocess.run([sys.executable, "-m", "prefdata", "-qq", "review", folder, "--import", verdicts], check=True)
+    return prefdata.audit(str(rows), only=["reviewed"], verdicts=[folder], input_format="jsonl", workers=1)
 
 
 @pytest.mark.parametrize("word", sorted(w for kind in shipped().values() for w in kind.reasons))
